@@ -114,6 +114,7 @@ MODEL_LAYERS = (
 PROXY_LAYERS = (
     {"config"},
     {"observe", "path/messages", "path/route", "path/dispatch/queue"},
+    {"path/late"},
     {"path/job"},
     {"path/clients", "path/jobs", "path/meta", "path/leg_request", "path/order"},
     {"path/join", "path/journal"},

@@ -5,8 +5,10 @@ use crate::outbox::Outbox;
 use crate::stream::{Endpoint, Stream};
 use mio::event::Source;
 use mio::net::TcpStream;
+use socket2::SockRef;
 use std::io::{self, Read};
 use std::net::SocketAddr;
+use std::time::Duration;
 
 /// One connection, to a client or to a backend.
 #[derive(Debug)]
@@ -128,6 +130,15 @@ impl Connection {
     /// Shuts down the sending side after the bytes already written. The connection can still be read.
     pub fn end_writing(&mut self) {
         self.stream.end_writing();
+    }
+
+    /// Makes closing the connection a reset: the kernel drops what it has not delivered, instead of sending it for minutes. A unix
+    /// socket delivers at once.
+    pub fn reset_on_close(&self) {
+        if let Some(stream) = self.stream.tcp() {
+            // Without it, closing is only slower to give up.
+            let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
+        }
     }
 
     /// Reads and discards up to `budget_bytes`; `None` if the peer has closed or the connection is broken.

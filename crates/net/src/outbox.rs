@@ -53,6 +53,22 @@ impl Outbox {
         self.queued_total - self.written_total
     }
 
+    /// A copy of the bytes from this offset on, none of which has been written.
+    ///
+    /// # Panics
+    /// When bytes behind the offset have been written.
+    pub fn unwritten_from(&self, offset: u64) -> Vec<u8> {
+        assert!(offset >= self.written_total, "these bytes have been written");
+        let mut skipped = (offset - self.written_total) as usize;
+        let mut bytes = Vec::new();
+        for (index, piece) in self.pieces.iter().enumerate() {
+            let unwritten = if index == 0 { &piece[self.first_written..] } else { piece };
+            bytes.extend_from_slice(&unwritten[skipped.min(unwritten.len())..]);
+            skipped = skipped.saturating_sub(unwritten.len());
+        }
+        bytes
+    }
+
     /// Whether everything has been written.
     pub fn is_empty(&self) -> bool {
         self.waiting_bytes() == 0
@@ -157,6 +173,8 @@ mod tests {
         assert_eq!(outbox.queued_total(), expected.len() as u64);
         let mut stream = Narrow { taken: Vec::new(), width: 777, blocked: false };
         while !outbox.flush(&mut stream).unwrap() {
+            let middle = (stream.taken.len() + expected.len()) / 2;
+            assert!(outbox.unwritten_from(middle as u64) == expected[middle..]);
             assert_eq!(outbox.written_total(), stream.taken.len() as u64);
         }
         assert_eq!(stream.taken, expected);

@@ -9,6 +9,7 @@ pub(crate) mod session;
 pub(crate) mod clients;
 pub(crate) mod job;
 pub(crate) mod jobs;
+pub(crate) mod late;
 pub(crate) mod leg_request;
 pub(crate) mod meta;
 pub(crate) mod order;

@@ -44,7 +44,9 @@ fn proxy(main: &Server, failover: &Server, change: impl FnOnce(&mut Config)) -> 
         config.pools[0].name = "main".into();
         config.pools.push(PoolConfig::new("failover", &[failover.address().to_string()]));
         config.pools[0].failover_pool = Some(FailoverPool { pool: "failover".into(), expiry: Duration::from_secs(60) });
-        config.pools.iter_mut().for_each(|pool| pool.timeouts = Timeouts::all(Duration::from_millis(200)));
+        // A delete that has timed out withholds the key for a whole reply.
+        let (timeout, reply) = (Duration::from_millis(200), Duration::from_millis(400));
+        config.pools.iter_mut().for_each(|pool| pool.timeouts = Timeouts { reply, ..Timeouts::all(timeout) });
         change(config);
     })
 }

@@ -222,7 +222,7 @@ fn backend_failures_are_counted_by_kind() {
     });
     let proxy = Proxy::at(&[server.address()], |config| {
         (config.loops, config.pools[0].timeouts) = (1, Timeouts::all(Duration::from_millis(300)));
-        config.metrics = Some("127.0.0.1:0".into());
+        (config.metrics, config.pools[0].failures) = (Some("127.0.0.1:0".into()), 1);
     });
     let mut client = proxy.client();
     let mut until_up = || {

@@ -34,6 +34,7 @@ fn everything() -> ProxyFile {
         shadow: Some(Shadow { to: name.clone(), share: 0.5, reads: true }),
         flush: Some(true),
         timeouts: Some(Timeouts::default()),
+        failures: Some(1),
     };
     ProxyFile {
         listen: Some(vec![name.clone()]),

@@ -116,12 +116,20 @@ impl PoolConfig {
     }
 
     fn check_timeouts(&self) -> Result<(), ConfigError> {
-        let Timeouts { connect, read, write } = self.timeouts;
-        for (key, time) in [("timeouts.connect", connect), ("timeouts.read", read), ("timeouts.write", write)] {
+        let Timeouts { connect, read, write, reply } = self.timeouts;
+        let others = [("timeouts.connect", connect), ("timeouts.read", read), ("timeouts.write", write)];
+        for (key, time) in others.into_iter().chain([("timeouts.reply", reply)]) {
             if time.is_zero() || time > TIMEOUT_MAX {
                 let problem = format!("give more than 0s and at most {}", quantity::duration_text(TIMEOUT_MAX));
                 return Err(timed(key, time, problem));
             }
+        }
+        if let Some((key, time)) = others.into_iter().find(|&(_, time)| time > reply) {
+            let problem = format!("give at least as much as {key}, which is {}", quantity::duration_text(time));
+            return Err(timed("timeouts.reply", reply, problem));
+        }
+        if self.failures == 0 {
+            return Err(ConfigError::value("failures", 0, "give at least 1"));
         }
         Ok(())
     }

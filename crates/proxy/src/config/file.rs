@@ -111,6 +111,7 @@ pub struct PoolFile {
     pub flush: Option<bool>,
     #[serde(with = "opt_times", default)]
     pub timeouts: Option<Timeouts>,
+    pub failures: Option<u32>,
 }
 
 /// The default number of slots.
@@ -284,7 +285,7 @@ impl PoolFile {
     fn overridden_by(self, by: PoolFile) -> PoolFile {
         overridden!(PoolFile, self, by, {
             name, servers, distribution, hash, hash_tag, replicas, writes, reads, failover, hedge, failover_pool,
-            warm_up, shadow, flush, timeouts
+            warm_up, shadow, flush, timeouts, failures
         }, {})
     }
 
@@ -309,6 +310,7 @@ impl PoolFile {
             shadow: self.shadow,
             flush: self.flush.unwrap_or(defaults.flush),
             timeouts: self.timeouts.unwrap_or(defaults.timeouts),
+            failures: self.failures.unwrap_or(defaults.failures),
         })
     }
 }

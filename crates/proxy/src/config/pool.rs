@@ -88,15 +88,20 @@ pub struct Shadow {
     pub reads: bool,
 }
 
+/// The default time to answer a request completely.
+const REPLY: Duration = Duration::from_secs(10);
+
 /// The timeouts of a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
     /// The time to accept a connection and answer the first probe.
     pub connect: Duration,
-    /// The time to answer a read.
+    /// How long the backend may send nothing while a read is in flight.
     pub read: Duration,
-    /// The time to answer any other request.
+    /// The same for any other request.
     pub write: Duration,
+    /// The time to answer a request completely, whatever the backend sends meanwhile.
+    pub reply: Duration,
 }
 
 /// One backend.
@@ -153,6 +158,8 @@ pub struct PoolConfig {
     pub flush: bool,
     /// The timeouts of its backends.
     pub timeouts: Timeouts,
+    /// After how many timeouts in a row, without a reply between, a backend is ejected.
+    pub failures: u32,
 }
 
 named!(Writes { All = "all", Majority = "majority", First = "first" });
@@ -160,9 +167,9 @@ named!(Reads { Primary = "primary", Any = "any", LeastOutstanding = "least-outst
 named!(Failover { Never = "never", OnError = "on-error", OnMiss = "on-miss" });
 
 impl Timeouts {
-    /// The same timeout for everything.
+    /// The same timeout for everything except a whole reply, which may take longer.
     pub fn all(time: Duration) -> Timeouts {
-        Timeouts { connect: time, read: time, write: time }
+        Timeouts { connect: time, read: time, write: time, reply: time.max(REPLY) }
     }
 }
 
@@ -203,6 +210,7 @@ impl PoolConfig {
             shadow: None,
             flush: true,
             timeouts: Timeouts::default(),
+            failures: 3,
         }
     }
 

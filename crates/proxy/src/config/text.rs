@@ -1,7 +1,7 @@
 //! Serialization of values that only the proxy has: lists of addresses, hash tags, timeouts and servers.
 
 use crate::config::pool::{ServerConfig, Timeouts};
-use configuration::text::time;
+use configuration::text::{opt_time, time};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::ser::SerializeMap;
@@ -54,22 +54,28 @@ pub(super) mod opt_times {
         read: Duration,
         #[serde(with = "time")]
         write: Duration,
+        /// By default 10 s, or the longest of the others.
+        #[serde(with = "opt_time")]
+        reply: Option<Duration>,
     }
 
     impl Default for Times {
         fn default() -> Times {
-            let Timeouts { connect, read, write } = Timeouts::default();
-            Times { connect, read, write }
+            let Timeouts { connect, read, write, .. } = Timeouts::default();
+            Times { connect, read, write, reply: None }
         }
     }
 
     pub(crate) fn serialize<S: Serializer>(times: &Option<Timeouts>, serializer: S) -> Result<S::Ok, S::Error> {
-        times.map(|Timeouts { connect, read, write }| Times { connect, read, write }).serialize(serializer)
+        let times =
+            times.map(|Timeouts { connect, read, write, reply }| Times { connect, read, write, reply: Some(reply) });
+        times.serialize(serializer)
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timeouts>, D::Error> {
-        let Times { connect, read, write } = Times::deserialize(deserializer)?;
-        Ok(Some(Timeouts { connect, read, write }))
+        let Times { connect, read, write, reply } = Times::deserialize(deserializer)?;
+        let reply = reply.unwrap_or(Timeouts::all(connect.max(read).max(write)).reply);
+        Ok(Some(Timeouts { connect, read, write, reply }))
     }
 }
 

@@ -278,6 +278,7 @@ fn backends(config: &Config, targets: &[Target], resolver: &Resolver) -> Vec<Bac
         reporter: reporter.clone(),
         limits: BackendLimits {
             timeouts: pool.timeouts,
+            failures: pool.failures,
             window: config.backend_window,
             buffer_bytes: config.backend_buffer_bytes,
             reply_bytes: config.reply_bytes,

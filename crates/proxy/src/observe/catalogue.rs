@@ -40,7 +40,7 @@ const POOL: &[&str] = &["pool"];
 const QUEUE: &[&str] = &["loop", "queue"];
 
 /// All metrics, in the order of the page.
-pub(crate) const ALL: [&Definition; 69] = [
+pub(crate) const ALL: [&Definition; 71] = [
     &STAGE,
     &REQUESTS,
     &KEYS,
@@ -83,6 +83,8 @@ pub(crate) const ALL: [&Definition; 69] = [
     &BACKEND_REQUESTS,
     &BACKEND_BULK_REQUESTS,
     &BACKEND_REPLIES,
+    &BACKEND_LATE_REPLIES,
+    &BACKEND_CARRIED_OVER,
     &BACKEND_ERRORS,
     &BACKEND_IN_FLIGHT,
     &BACKEND_SENT_BYTES,
@@ -246,7 +248,7 @@ pub(crate) const BACKEND_CONNECTIONS_OPENED: Definition = counter(
 pub(crate) const BACKEND_CONNECTIONS_LOST: Definition = counter(
     "waystage_backend_connections_lost_total",
     &["pool", "backend", "reason"],
-    "Connections to the backend closed because a reply timed out (timeout), because a reply did not fit its request (out_of_step), or lost or not opened (lost)",
+    "Connections to the backend closed because replies timed out (timeout), because a reply did not fit its request (out_of_step), or lost or not opened (lost)",
 );
 pub(crate) const BACKEND_REQUESTS: Definition =
     counter("waystage_backend_requests_total", BACKEND, "Requests sent to the backend");
@@ -257,6 +259,16 @@ pub(crate) const BACKEND_BULK_REQUESTS: Definition = counter(
 );
 pub(crate) const BACKEND_REPLIES: Definition =
     counter("waystage_backend_replies_total", BACKEND, "Replies of the backend, including error replies");
+pub(crate) const BACKEND_LATE_REPLIES: Definition = counter(
+    "waystage_backend_late_replies_total",
+    BACKEND,
+    "Replies that arrived after their request had timed out, and were dropped",
+);
+pub(crate) const BACKEND_CARRIED_OVER: Definition = counter(
+    "waystage_backend_carried_over_total",
+    BACKEND,
+    "Requests sent on the next connection, because the one before was lost before a byte of them was written",
+);
 pub(crate) const BACKEND_ERRORS: Definition = counter(
     "waystage_backend_errors_total",
     &["pool", "backend", "kind"],

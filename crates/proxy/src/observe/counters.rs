@@ -125,7 +125,11 @@ pub(crate) struct BackendCounters {
     pub(crate) received_bytes: Counter,
     /// Connections opened.
     pub(crate) connects: Counter,
-    /// Connections closed because a request timed out.
+    /// Replies that arrived after their request had timed out, and were dropped.
+    pub(crate) late_replies: Counter,
+    /// Requests that were sent on the next connection, because the one before was lost before a byte of them was written.
+    pub(crate) carried_over: Counter,
+    /// Connections closed because requests timed out.
     pub(crate) timeouts: Counter,
     /// Connections that were lost or could not be opened.
     pub(crate) lost: Counter,

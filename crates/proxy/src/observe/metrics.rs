@@ -217,7 +217,7 @@ impl Snapshot {
             page.samples(definition, each.clone().map(|(index, labels)| (labels, Number::Whole(value(index)))))?;
         }
         type Field = fn(&BackendCounters) -> &Counter;
-        let fields: [(&Definition, Field); 12] = [
+        let fields: [(&Definition, Field); 14] = [
             (&catalogue::BACKEND_EJECTIONS, |backend| &backend.ejections),
             (&catalogue::BACKEND_INVALIDATIONS_SENT, |backend| &backend.invalidations_sent),
             (&catalogue::BACKEND_INVALIDATIONS_FAILED, |backend| &backend.invalidations_failed),
@@ -227,6 +227,8 @@ impl Snapshot {
             (&catalogue::BACKEND_REQUESTS, |backend| &backend.requests),
             (&catalogue::BACKEND_BULK_REQUESTS, |backend| &backend.bulk_requests),
             (&catalogue::BACKEND_REPLIES, |backend| &backend.replies),
+            (&catalogue::BACKEND_LATE_REPLIES, |backend| &backend.late_replies),
+            (&catalogue::BACKEND_CARRIED_OVER, |backend| &backend.carried_over),
             (&catalogue::BACKEND_IN_FLIGHT, |backend| &backend.in_flight),
             (&catalogue::BACKEND_SENT_BYTES, |backend| &backend.sent_bytes),
             (&catalogue::BACKEND_RECEIVED_BYTES, |backend| &backend.received_bytes),

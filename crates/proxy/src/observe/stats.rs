@@ -154,7 +154,7 @@ impl Stats {
 
     fn backends(&self, out: &mut Vec<u8>) {
         type Field = fn(&BackendCounters) -> &Counter;
-        let fields: [(&str, Field); 15] = [
+        let fields: [(&str, Field); 17] = [
             ("requests", |backend| &backend.requests),
             ("replies", |backend| &backend.replies),
             ("connections_up", |backend| &backend.is_up),
@@ -164,6 +164,8 @@ impl Stats {
             ("timeouts", |backend| &backend.timeouts),
             ("lost", |backend| &backend.lost),
             ("out_of_step", |backend| &backend.out_of_step),
+            ("late_replies", |backend| &backend.late_replies),
+            ("carried_over", |backend| &backend.carried_over),
             ("refused", |backend| &backend.errors[Outcome::BackendDown as usize]),
             ("overloaded", |backend| &backend.errors[Outcome::Overloaded as usize]),
             ("sent_bytes", |backend| &backend.sent_bytes),

@@ -1,5 +1,6 @@
 //! The connections of one event loop to its backends.
 
+mod carried;
 pub(crate) mod connection;
 pub(crate) mod connections;
 mod draining;

@@ -1,6 +1,7 @@
 //! A job: one request inside the proxy, with its clock, its legs and its reply buffer.
 //! It names its session by number, so that the code that answers legs need not know sessions.
 
+use crate::path::late::LateRequest;
 use clock::{Nanos, Stage, StageClock};
 use records::Outcome;
 use std::sync::Arc;
@@ -201,6 +202,8 @@ pub(crate) struct Leg {
     pub(crate) is_secondary: bool,
     /// It has failed, and the key was invalidated on its backend.
     pub(crate) is_invalidated: bool,
+    /// Set if it has timed out and its request is still in flight.
+    pub(crate) late: Option<LateRequest>,
     /// How far the keys of its reply have been compared with the requested keys: an offset in `kept`, or a number in `wanted`.
     pub(crate) compared: u32,
     /// The encoded request while the leg waits in a queue.

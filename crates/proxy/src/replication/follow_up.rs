@@ -5,7 +5,7 @@ use crate::config::Failover;
 use crate::path::job::{Candidate, FollowUp, Job, Join, Leg, LegCommand, NextStep};
 use crate::path::leg_request::{cap_meta, own_limits};
 use crate::replication::pending_invalidations::LINGER;
-use crate::replication::replicas::{Replicas, add_candidate, is_answered, may_linger, part_leg};
+use crate::replication::replicas::{Replicas, add_candidate, is_answered, linger, may_linger, part_leg};
 use crate::replication::warm_up::has_touched;
 use clock::Nanos;
 use records::Outcome;
@@ -313,7 +313,7 @@ impl Replicas {
         for leg in job.legs().iter().filter(|leg| leg.outcome != Outcome::Answered) {
             let pool = self.router.pool_of_backend(leg.backend);
             if self.policies[pool].has_replicas() {
-                let linger = may_linger(leg).then_some(LINGER);
+                let linger = linger(leg, &self.policies[pool]);
                 self.pending[usize::from(leg.backend)].add_everything(linger, now);
             }
         }
@@ -323,7 +323,7 @@ impl Replicas {
     /// reach.
     fn invalidate_unreached(&self, pool: usize, primary: u16, key: &[u8], now: Nanos) {
         let (servers, policy) = (self.router.pool(pool), &self.policies[pool]);
-        let linger = Some(policy.write_timeout.max(LINGER));
+        let linger = Some(policy.reply_timeout.max(LINGER));
         let others = (1..policy.replicas).map(|step| servers.replica(primary, step.into()));
         let source = policy.warm_up.map(|(other, _)| (self.router.pool(other), &self.policies[other]));
         let sources = source.into_iter().flat_map(|(servers, policy)| {
@@ -335,12 +335,11 @@ impl Replicas {
     fn invalidate(&self, leg: &Leg, key: &[u8], is_done_elsewhere: bool, now: Nanos) {
         let policy = &self.policies[self.router.pool_of_backend(leg.backend)];
         // The delete may use another connection than the refused write, and so overtake earlier writes of the same client that
-        // are already acknowledged. The last delete must come after the write timeout, when these have arrived or failed.
+        // are already acknowledged. The last delete must come after the reply timeout, when these have arrived or failed.
         let may_overtake = is_done_elsewhere || (leg.outcome == Outcome::Overloaded && policy.has_late_replicas());
         let linger = match () {
-            () if may_overtake => Some(policy.write_timeout.max(LINGER)),
-            () if may_linger(leg) => Some(LINGER),
-            () => None,
+            () if may_overtake => Some(policy.reply_timeout.max(LINGER)),
+            () => linger(leg, policy),
         };
         self.pending[usize::from(leg.backend)].add(key, linger, now);
     }

@@ -20,8 +20,8 @@ pub(crate) struct Policy {
     pub(crate) shadow: Option<ShadowPolicy>,
     /// Whether `flush_all` reaches its backends.
     pub(crate) flush: bool,
-    /// How long a backend may take to answer a write.
-    pub(crate) write_timeout: Duration,
+    /// How long a request may be in flight to a backend.
+    pub(crate) reply_timeout: Duration,
 }
 
 /// Which requests are also sent to the shadow pool.
@@ -61,7 +61,7 @@ impl Policy {
                 reads: shadow.reads,
             }),
             flush: pool.flush,
-            write_timeout: pool.timeouts.write,
+            reply_timeout: pool.timeouts.reply,
         }
     }
 

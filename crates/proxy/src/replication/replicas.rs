@@ -5,8 +5,9 @@ use crate::config::{Failover, Reads};
 use crate::observe::counters::LoopCounters;
 use crate::path::job::{Candidate, Job, Leg, LegCommand};
 use crate::path::jobs::Outstanding;
+use crate::path::late::{Fate, LateRequest};
 use crate::path::route::Router;
-use crate::replication::pending_invalidations::PendingInvalidations;
+use crate::replication::pending_invalidations::{LINGER, PendingInvalidations};
 use crate::replication::policy::Policy;
 use clock::Nanos;
 use records::Outcome;
@@ -213,7 +214,18 @@ pub(crate) fn is_answered(leg: &Leg) -> bool {
     leg.answered.is_set() && leg.outcome == Outcome::Answered
 }
 
-/// Whether the server may still have the request in its receive buffer, and apply it although the connection was closed.
+/// How long after the first deletion the server may still apply a request that has failed.
+pub(crate) fn linger(leg: &Leg, policy: &Policy) -> Option<Duration> {
+    match leg.late.as_ref().map(LateRequest::fate) {
+        Some(Fate::InFlight) => Some(policy.reply_timeout + LINGER),
+        // A deletion that is sent now follows it.
+        Some(Fate::Answered) => None,
+        Some(Fate::Lost) | None => may_linger(leg).then_some(LINGER),
+    }
+}
+
+/// Whether the server may still apply the request: it has timed out and is in flight, or the server has it in its receive buffer
+/// although the connection was closed.
 pub(crate) fn may_linger(leg: &Leg) -> bool {
     leg.sent.is_set() && matches!(leg.outcome, Outcome::Timeout | Outcome::BackendLost)
 }

@@ -150,6 +150,7 @@ fn pool(
     let mut timeouts = Timeouts::all(shape.timeout);
     timeouts.read = shape.timeout.mul_f64(random.choose(&[1.0, 1.3]));
     timeouts.write = shape.timeout.mul_f64(random.choose(&[1.0, 1.3]));
+    timeouts.reply = random.choose(&[timeouts.reply, shape.timeout * 3]);
     let mut pool = PoolFile {
         name: Some(name(plan.part)),
         servers: Some(
@@ -164,6 +165,7 @@ fn pool(
         reads: Some(Reads::Primary),
         failover: Some(Failover::Never),
         timeouts: Some(timeouts),
+        failures: Some(random.choose(&[1, 2, 3])),
         ..PoolFile::default()
     };
     if !plan.part.has_keys() {

@@ -1,7 +1,7 @@
 //! The output of `waystage proxy --check` for a valid configuration.
 
 use crate::proxy_command::{discipline_text, policies};
-use proxy::{Config, Distribution, Hash, PoolConfig};
+use proxy::{Config, Distribution, Hash, PoolConfig, Timeouts};
 use quantity::duration_text;
 
 /// The addresses, the pools with their policies, and the routes, one per line.
@@ -59,8 +59,12 @@ fn details(pool: &PoolConfig) -> Vec<(&'static str, String)> {
             "fnv1a_64 is uneven over a multiple of 3 or 5 servers; check with: waystage proxy route -".into(),
         ));
     }
-    let [connect, read, write] = [pool.timeouts.connect, pool.timeouts.read, pool.timeouts.write].map(duration_text);
-    details.push(("timeouts", format!("connect {connect}, read {read}, write {write}")));
+    let Timeouts { connect, read, write, reply } = pool.timeouts;
+    let [connect, read, write, reply] = [connect, read, write, reply].map(duration_text);
+    details.push(("timeouts", format!("connect {connect}, read {read}, write {write}, reply {reply}")));
+    if pool.failures != PoolConfig::new("", &[]).failures {
+        details.push(("failures", format!("ejected after {} timeouts in a row", pool.failures)));
+    }
     if !pool.flush {
         details.push(("flush", "flush_all is not sent to this pool".into()));
     }

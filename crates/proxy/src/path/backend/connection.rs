@@ -5,14 +5,18 @@
 //!   Closed --retry--> Opening (connect, then `version` must be answered) --> Open
 //!     ^                 |  ^ impatient: refuses requests meanwhile            | |
 //!     |                 |  | patient (first time, idle close): buffers them    | |
-//!     |                 |  +-- idle, and another connection timed out ---------+ |
-//!     +-----------------+---- timeout, lost, out of step: all in flight fail ----+
+//!     |                 |  +-- idle, and another connection was given up ------+ |
+//!     +-----------------+---- given up, lost, out of step: all in flight fail ---+
 //! ```
 
+mod bulk;
+mod replies;
+mod timeouts;
+
 use crate::observe::counters::{BackendCounters, LoopCounters};
+use crate::path::backend::carried::Carried;
 use crate::path::backend::in_flight::{InFlight, Pending};
-use crate::path::backend::match_reply::{Expect, ReplyMatch, match_reply};
-use crate::path::backend::requested::is_requested;
+use crate::path::backend::match_reply::Expect;
 use crate::path::backend::retry::{PAUSE_MAX, Retry};
 use crate::path::backend::server::{Backend, Failure, Purpose};
 use crate::path::job::LegRef;
@@ -21,13 +25,9 @@ use clock::{Clock, Nanos};
 use net::{Buffers, Connection, Endpoint, Filled, Poller, Token, is_tls_failure};
 use records::Outcome;
 use std::sync::Arc;
-use std::time::Duration;
-use wire::{ParsedReply, Reply, parse_reply};
 
 /// The most bytes read from one backend before others get their turn.
 const READ_BUDGET_BYTES: usize = 1 << 20;
-/// A bulk connection that was not used for this long is closed.
-const BULK_IDLE: Duration = Duration::from_secs(5);
 /// The probe that a backend must answer before it receives requests.
 const PROBE: &[u8] = b"version\r\n";
 
@@ -41,7 +41,7 @@ enum State {
 /// Why a connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Loss {
-    /// A request was not answered in time.
+    /// Requests were not answered in time.
     Timeout,
     /// A reply did not fit its request.
     OutOfStep,
@@ -49,6 +49,16 @@ enum Loss {
     Lost,
     /// It could not be opened.
     Unreachable,
+}
+
+/// What a look at the timeouts has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TimedOut {
+    Nothing,
+    /// Requests have failed. Their late replies will be read and dropped.
+    Late,
+    /// The connection was given up.
+    GivenUp,
 }
 
 /// One connection of one event loop to one backend. It is reopened whenever it is lost.
@@ -62,6 +72,12 @@ pub(crate) struct BackendConnection {
     in_flight: InFlight,
     /// The reply to the oldest request has become too large, and the rest of it is discarded.
     is_discarding: bool,
+    /// The number of times in a row that requests have timed out, without a reply between.
+    silences: u32,
+    /// Whether a reply was completed since the caller last asked.
+    has_replied: bool,
+    /// Requests of the connection before, of which no byte was written.
+    carried: Option<Box<Carried>>,
     /// Whether a request was answered on this connection, not only the probe.
     has_answered: bool,
     opened: Nanos,
@@ -96,6 +112,9 @@ impl BackendConnection {
             connection: None,
             in_flight: InFlight::default(),
             is_discarding: false,
+            silences: 0,
+            has_replied: false,
+            carried: None,
             has_answered: false,
             opened: Nanos::UNSET,
             used: Nanos::UNSET,
@@ -115,12 +134,14 @@ impl BackendConnection {
             poller.add(&mut connection, self.token).ok().map(|()| connection)
         });
         (self.sequence, self.is_discarding, self.has_answered, self.opened) = (0, false, false, now);
+        self.silences = 0;
         self.state = State::Opening { is_patient };
         match connection {
             Some(connection) => {
                 self.port = connection.local_address().map_or(0, |address| address.port());
                 self.connection = Some(connection);
                 self.push(None, Expect::Probe, now, |out| out.extend_from_slice(PROBE));
+                self.resume_carried(answered, now);
             }
             None => self.fail(Loss::Unreachable, answered, now),
         }
@@ -139,9 +160,10 @@ impl BackendConnection {
         }
     }
 
-    /// The number of requests that wait for a reply, without the probe.
+    /// The number of requests that wait for a reply, late ones included, without the probe.
     pub(crate) fn waiting(&self) -> usize {
-        self.in_flight.len() - usize::from(!self.in_flight.is_empty() && self.state != State::Open)
+        let carried = self.carried.as_ref().map_or(0, |carried| carried.requests.len());
+        carried + self.in_flight.len() - usize::from(!self.in_flight.is_empty() && self.state != State::Open)
     }
 
     /// Appends the request of one leg to the connection's output, or refuses it at once.
@@ -181,8 +203,7 @@ impl BackendConnection {
         let before = connection.outbox.queued_total();
         connection.outbox.append(encode);
         let end = connection.outbox.queued_total();
-        let deadline = now + self.backend.limits.timeout(expect);
-        self.in_flight.push(Pending { leg, expect, begin: before, end, deadline });
+        self.in_flight.push(Pending::new(leg, expect, before, end, now));
         self.sequence = self.sequence.wrapping_add(1);
         end - before
     }
@@ -224,8 +245,12 @@ impl BackendConnection {
     /// Reads up to the budget, and matches the replies with the requests.
     pub(crate) fn receive(&mut self, buffers: &mut Buffers, answered: &mut AnsweredJobs<'_>, clock: &Clock) {
         let Some(connection) = &mut self.connection else { return };
+        let unread = connection.inbox.filled().len();
         let filled = connection.fill(buffers, READ_BUDGET_BYTES);
         let now = clock.now();
+        if connection.inbox.filled().len() > unread {
+            self.in_flight.note_received(now);
+        }
         if self.match_replies(answered, now).is_err() {
             return self.fail(Loss::OutOfStep, answered, now);
         }
@@ -242,83 +267,6 @@ impl BackendConnection {
                     connection.outbox.release();
                 }
             }
-        }
-    }
-
-    /// Matches each reply in the inbox with the oldest request in flight. Fails if a reply does not fit its request.
-    fn match_replies(&mut self, answered: &mut AnsweredJobs<'_>, now: Nanos) -> Result<(), OutOfStep> {
-        let Some(connection) = &mut self.connection else { return Ok(()) };
-        let written = connection.outbox.written_total();
-        // The inbox is moved out of the connection, so that replies can borrow its bytes while the connection changes.
-        let mut inbox = std::mem::take(&mut connection.inbox);
-        let mut used = 0;
-        let outcome = loop {
-            let unread = &inbox.filled()[used..];
-            if unread.is_empty() {
-                break Ok(());
-            }
-            // No request is in flight, or no byte of the oldest one was written: these bytes are not a reply.
-            let Some(head) = self.in_flight.head().filter(|head| head.begin < written) else { break Err(OutOfStep) };
-            let (reply, consumed) = match parse_reply(unread, &self.backend.limits.wire) {
-                ParsedReply::Incomplete => break Ok(()),
-                ParsedReply::Broken(_) => break Err(OutOfStep),
-                ParsedReply::Reply { reply, consumed } => (reply, consumed),
-            };
-            used += consumed;
-            if !fits(head, &reply, answered) {
-                break Err(OutOfStep);
-            }
-            match match_reply(head.expect, &reply) {
-                ReplyMatch::More => self.add_value(&unread[..consumed], answered, now),
-                ReplyMatch::Done { outcome, closes } => {
-                    self.is_discarding |= consumed > self.backend.limits.reply_bytes;
-                    self.answer(&unread[..consumed], outcome, answered, now);
-                    if closes {
-                        break Err(OutOfStep);
-                    }
-                }
-                ReplyMatch::OutOfStep => break Err(OutOfStep),
-            }
-        };
-        inbox.consume(used);
-        if let Some(connection) = &mut self.connection {
-            connection.inbox = inbox;
-        }
-        outcome
-    }
-
-    /// Adds a value to the reply of the oldest request, unless that has become too large. A reply that makes progress gets more time.
-    fn add_value(&mut self, value: &[u8], answered: &mut AnsweredJobs<'_>, now: Nanos) {
-        let leg = self.in_flight.extend_head(now + self.backend.limits.timeouts.read);
-        self.counters().received_bytes.add(value.len() as u64);
-        let Some(leg) = leg else { return };
-        if !self.is_discarding && answered.jobs.add_leg_value(leg, value) > self.backend.limits.reply_bytes {
-            answered.jobs.discard_leg_reply(leg);
-            self.is_discarding = true;
-        }
-    }
-
-    /// Completes the reply of the oldest request with its last line.
-    fn answer(&mut self, last_line: &[u8], outcome: Outcome, answered: &mut AnsweredJobs<'_>, now: Nanos) {
-        let Some((head, is_unsent)) = self.in_flight.pop() else { return };
-        let Some(leg) = head.leg else {
-            self.state = State::Open;
-            // Later probes do not open the connection.
-            return self.counters().connects.add(u64::from(head.begin == 0));
-        };
-        self.counters().replies.add(1);
-        self.counters().received_bytes.add(last_line.len() as u64);
-        self.has_answered = true;
-        self.retry.succeeded();
-        if is_unsent {
-            answered.jobs.get(leg.job).leg_sent(leg.leg, now);
-        }
-        if std::mem::take(&mut self.is_discarding) {
-            self.counters().note(Outcome::Overloaded);
-            answered.leg_failed(leg, &self.backend.name, Outcome::Overloaded, now);
-        } else {
-            self.counters().note(outcome);
-            answered.leg_answered(leg, last_line, outcome, now);
         }
     }
 
@@ -340,8 +288,39 @@ impl BackendConnection {
         };
         counter.add(1);
         self.report();
+        if let Some(connection) = self.connection.as_ref().filter(|_| loss == Loss::Timeout) {
+            connection.reset_on_close();
+        }
+        let carried = self.take_unwritten(loss);
         self.close(outcome, answered, now);
-        self.state = State::Closed { retry_at: self.retry.failed(now, self.token.0) };
+        let pause_until = self.retry.failed(now, self.token.0);
+        self.state = State::Closed { retry_at: if carried.is_some() { Nanos::UNSET } else { pause_until } };
+        self.carried = carried;
+    }
+
+    /// Takes the requests of which no byte was written out of a connection that has worked and is lost. They are sent once more.
+    fn take_unwritten(&mut self, loss: Loss) -> Option<Box<Carried>> {
+        let connection = self.connection.as_ref()?;
+        let is_new_one_better = self.state == State::Open && self.has_answered && !self.is_draining;
+        if !is_new_one_better || loss == Loss::Timeout {
+            return None;
+        }
+        Carried::new(self.in_flight.take_unwritten(connection.outbox.written_total()), &connection.outbox)
+    }
+
+    /// Sends the requests of the connection before behind the probe.
+    fn resume_carried(&mut self, answered: &mut AnsweredJobs<'_>, now: Nanos) {
+        let (Some(carried), Some(connection)) = (self.carried.take(), &mut self.connection) else { return };
+        for mut pending in carried.move_to(&mut connection.outbox) {
+            pending.accepted = now;
+            if let Some(leg) = pending.leg {
+                let slot = answered.jobs.get(leg.job).leg(leg.leg);
+                (slot.backend_sequence, slot.backend_port) = (self.sequence, self.port);
+            }
+            self.sequence = self.sequence.wrapping_add(1);
+            self.in_flight.push(pending);
+            self.counters.backends[usize::from(self.backend.index)].carried_over.add(1);
+        }
     }
 
     /// Closes the connection, and fails all requests in flight on it.
@@ -349,9 +328,11 @@ impl BackendConnection {
         self.connection = None;
         self.state = State::Closed { retry_at: Nanos::NEVER };
         self.is_discarding = false;
-        for pending in self.in_flight.drain() {
+        let carried = self.carried.take().map(|carried| carried.requests).unwrap_or_default();
+        let drained = self.in_flight.drain(&self.backend.limits, now);
+        for (pending, is_due) in drained.into_iter().chain(carried.into_iter().map(|pending| (pending, false))) {
             let outcome = match cause {
-                Outcome::Timeout if pending.deadline > now => Outcome::BackendLost,
+                Outcome::Timeout if !is_due => Outcome::BackendLost,
                 cause => cause,
             };
             if let Some(leg) = pending.leg {
@@ -367,35 +348,9 @@ impl BackendConnection {
             State::Closed { retry_at } if !self.is_draining => retry_at,
             _ => Nanos::NEVER,
         };
-        retry_at.min(self.in_flight.head().map_or_else(|| self.unused_at(), |pending| pending.deadline))
-    }
-
-    /// Times out or reconnects, if that is due. Returns whether a request has timed out.
-    pub(crate) fn tick(&mut self, poller: &Poller, answered: &mut AnsweredJobs<'_>, now: Nanos) -> bool {
-        let is_timed_out = self.in_flight.head().is_some_and(|pending| pending.deadline <= now);
-        if is_timed_out {
-            self.fail(Loss::Timeout, answered, now);
-        }
-        if self.in_flight.is_empty() && self.unused_at() <= now {
-            self.close(Outcome::BackendLost, answered, now);
-        }
-        match self.state {
-            State::Closed { retry_at } if retry_at <= now && !self.is_draining => {
-                self.connection = None;
-                self.open(poller, self.retry.is_fresh(), answered, now);
-            }
-            _ => {}
-        }
-        is_timed_out
-    }
-
-    /// If the connection is idle, refuses requests until a new probe is answered: another connection to this backend has timed out,
-    /// and the next request here might time out as well.
-    pub(crate) fn probe_again(&mut self, now: Nanos) {
-        if self.state == State::Open && self.in_flight.is_empty() {
-            self.state = State::Opening { is_patient: false };
-            self.push(None, Expect::Probe, now, |out| out.extend_from_slice(PROBE));
-        }
+        let next =
+            if self.in_flight.is_empty() { self.unused_at() } else { self.in_flight.deadline(&self.backend.limits) };
+        retry_at.min(next)
     }
 
     /// The number of the backend.
@@ -483,46 +438,3 @@ impl BackendConnection {
         }
     }
 }
-
-/// Whether the keys and opaques of a reply are those that its request has requested. If not, the values before it are not trusted
-/// either.
-fn fits(head: &Pending, reply: &Reply<'_>, answered: &mut AnsweredJobs<'_>) -> bool {
-    let (Some(LegRef { job, leg }), Reply::Value(_) | Reply::Meta { .. } | Reply::MetaValue { .. }) = (head.leg, reply)
-    else {
-        return true;
-    };
-    let job = answered.jobs.get(job);
-    let fits = is_requested(job, leg, head.expect, reply);
-    if !fits {
-        job.discard_leg_reply(leg);
-    }
-    fits
-}
-
-/// Connections for bulk reads.
-impl BackendConnection {
-    /// Records that a request is meant for this connection, which is opened at the next tick if it is closed for lack of use.
-    pub(crate) fn wake(&mut self, now: Nanos) {
-        self.used = now;
-        if let State::Closed { retry_at: Nanos::NEVER } = self.state {
-            self.state = State::Closed { retry_at: Nanos::UNSET };
-        }
-    }
-
-    /// Whether it is open, and a request would be accepted now.
-    pub(crate) fn is_open(&self) -> bool {
-        self.state == State::Open && self.admits().is_ok()
-    }
-
-    /// When it is closed for lack of use, if no request is in flight.
-    fn unused_at(&self) -> Nanos {
-        match self.state {
-            State::Closed { retry_at: Nanos::NEVER } => Nanos::NEVER,
-            _ if self.purpose == Purpose::Bulk => self.used + BULK_IDLE,
-            _ => Nanos::NEVER,
-        }
-    }
-}
-
-/// The replies no longer fit the requests: the connection must be closed.
-struct OutOfStep;

@@ -1,7 +1,7 @@
 //! All connections of one event loop to its backends, by number. In each turn only the active ones are visited, so that idle
 //! connections cost nothing. Knows no queues and slots: the caller names the connection.
 
-use crate::path::backend::connection::BackendConnection;
+use crate::path::backend::connection::{BackendConnection, TimedOut};
 use crate::path::backend::draining::DrainingConnections;
 use crate::path::backend::match_reply::Expect;
 use crate::path::job::LegRef;
@@ -19,19 +19,30 @@ pub(crate) struct Connections {
     /// The numbers of the connections with an event in this turn, each once.
     active: Vec<usize>,
     is_active: Vec<bool>,
+    /// By backend: the timeouts in a row on all its connections.
+    silences: Vec<Silences>,
     /// No timeout or retry is due before.
     next_due: Nanos,
+}
+
+/// Timeouts of one backend without a reply between.
+#[derive(Clone, Debug, Default)]
+struct Silences {
+    count: u32,
+    last: Nanos,
 }
 
 impl Connections {
     /// These connections, which are opened in the first turn. The number of a connection is its token.
     pub(crate) fn new(list: Vec<BackendConnection>) -> Connections {
         let is_active = vec![false; list.len()];
+        let backends = list.iter().map(|connection| usize::from(connection.index()) + 1).max().unwrap_or(0);
         Connections {
             list,
             draining: DrainingConnections::default(),
             active: Vec::new(),
             is_active,
+            silences: vec![Silences::default(); backends],
             next_due: Nanos::UNSET,
         }
     }
@@ -73,6 +84,9 @@ impl Connections {
             }
             let had_answered = backend.has_answered();
             backend.receive(buffers, answered, clock);
+            if backend.take_replied() {
+                self.silences[usize::from(backend.index())].count = 0;
+            }
             if backend.has_answered() && !had_answered {
                 self.reconnect_others(connection);
             }
@@ -113,7 +127,28 @@ impl Connections {
         }
     }
 
-    /// Probes the other idle connections to a backend, because this one has timed out.
+    /// Counts requests that have timed out on one connection. If the backend has not answered on any connection for too often in a row,
+    /// it is given up: all its connections with late requests are closed, and the idle ones must answer a probe.
+    fn note_silence(&mut self, timed_out: usize, answered: &mut AnsweredJobs<'_>, now: Nanos) {
+        let index = self.list[timed_out].index();
+        let silences = &mut self.silences[usize::from(index)];
+        // Requests that time out at the same time, on several connections too, count once.
+        if silences.last != now {
+            *silences = Silences { count: silences.count.saturating_add(1), last: now };
+        }
+        if silences.count < self.list[timed_out].failures() {
+            return;
+        }
+        for connection in 0..self.list.len() {
+            if self.list[connection].index() == index {
+                self.list[connection].give_up_or_probe(answered, now);
+                self.activate(connection);
+                self.note_due(connection);
+            }
+        }
+    }
+
+    /// Probes the other idle connections to a backend, because this one was given up.
     fn probe_others(&mut self, timed_out: usize, now: Nanos) {
         let index = self.list[timed_out].index();
         for connection in (0..self.list.len()).filter(|&other| other != timed_out) {
@@ -135,8 +170,10 @@ impl Connections {
         for connection in 0..self.list.len() {
             if self.list[connection].deadline() <= now {
                 self.activate(connection);
-                if self.list[connection].tick(poller, answered, now) {
-                    self.probe_others(connection, now);
+                match self.list[connection].tick(poller, answered, now) {
+                    TimedOut::Nothing => {}
+                    TimedOut::Late => self.note_silence(connection, answered, now),
+                    TimedOut::GivenUp => self.probe_others(connection, now),
                 }
             }
             self.note_due(connection);

@@ -24,6 +24,14 @@ impl Expect {
     }
 }
 
+impl Expect {
+    /// Whether the request consists of a line and a value.
+    fn has_value(self) -> bool {
+        use Verb::{Add, Append, Cas, Ms, Prepend, Replace, Set};
+        matches!(self, Expect::Line(Set | Add | Replace | Append | Prepend | Cas | Ms))
+    }
+}
+
 /// How one line or value matches the oldest request in flight.
 pub(crate) enum ReplyMatch {
     /// It is a value, and more follows.
@@ -41,8 +49,8 @@ pub(crate) fn match_reply(expect: Expect, reply: &Reply<'_>) -> ReplyMatch {
         (Expect::Probe, Reply::Version(_)) => done(Outcome::Answered, false),
         (Expect::Probe, _) => ReplyMatch::OutOfStep,
         (_, Reply::ServerError(_)) => done(Outcome::ServerError, false),
-        // The proxy sends only commands that it has checked. A backend that replies ERROR has read something else.
-        (_, Reply::Error) => done(Outcome::ClientError, true),
+        // The server does not know the command. If a value followed it, the server reads the value as commands.
+        (expect, Reply::Error) => done(Outcome::ClientError, expect.has_value()),
         (expect, Reply::ClientError(line)) => done(Outcome::ClientError, is_out_of_step(expect, line)),
         (Expect::Values, Reply::Value(_)) => ReplyMatch::More,
         (Expect::Values, Reply::End) => done(Outcome::Answered, false),
@@ -119,5 +127,9 @@ mod tests {
         assert!(ends(Expect::Line(Verb::Ms), bad_flag));
         let closes = |reply| matches!(match_reply(set, &reply), ReplyMatch::Done { closes: true, .. });
         assert!(closes(Reply::Error) && closes(Reply::ClientError(b"bad data chunk")));
+        assert!(ends(Expect::Line(Verb::Mg), Reply::Error) && ends(Expect::Values, Reply::Error));
+        let closes =
+            |reply| matches!(match_reply(Expect::Line(Verb::Ms), &reply), ReplyMatch::Done { closes: true, .. });
+        assert!(closes(Reply::Error));
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::path::backend::match_reply::Expect;
 use crate::path::job::{Job, Join, WantedKey};
-use wire::{KEY_BYTES_MAXIMUM, Keys, Meta, MetaCode, MetaFlags, Reply, Verb, decode_base64};
+use wire::{KEY_BYTES_MAXIMUM, Keys, Meta, MetaCode, MetaFlags, Reply, Verb, decode_base64, encode_get};
 
 const MG: Expect = Expect::Line(Verb::Mg);
 
@@ -23,6 +23,46 @@ pub(crate) fn is_requested(job: &mut Job, leg: u16, expect: Expect, reply: &Repl
     fits
 }
 
+/// What a request has requested, for its late reply: the job may have ended by then.
+#[derive(Debug)]
+pub(crate) struct Requested {
+    /// The encoded read; empty for a write, whose late reply has nothing that could reach another client.
+    read: Vec<u8>,
+    is_key_sent: bool,
+    compared: u32,
+}
+
+impl Requested {
+    /// What a leg has requested, and how far its reply has been compared.
+    pub(crate) fn of(job: &mut Job, leg: u16, expect: Expect) -> Requested {
+        let key_of = |wanted: &WantedKey| &job.key_bytes[wanted.start as usize..][..wanted.length as usize];
+        let compared = job.legs()[usize::from(leg)].compared;
+        let (read, compared) = match expect {
+            Expect::Values if job.join == Join::KeyOrder => {
+                let rest = job.wanted.get(compared as usize..).unwrap_or_default();
+                let mut read = Vec::new();
+                let keys = rest.iter().filter(|wanted| wanted.leg == leg).map(key_of);
+                encode_get(Verb::Get, 0, keys, &mut read);
+                (read, 0)
+            }
+            Expect::Values | MG => (job.kept.clone(), compared),
+            _ => (Vec::new(), 0),
+        };
+        Requested { read, is_key_sent: job.returned_key.is_none(), compared }
+    }
+
+    /// The same as `is_requested`, for the late reply.
+    pub(crate) fn fits(&mut self, expect: Expect, reply: &Reply<'_>) -> bool {
+        match reply {
+            Reply::Value(value) => is_next_key(&self.read, &mut self.compared, value.key),
+            Reply::Meta { .. } | Reply::MetaValue { .. } => {
+                is_requested_meta(&self.read, self.is_key_sent, expect, reply)
+            }
+            _ => true,
+        }
+    }
+}
+
 /// Whether a key is among the leg's keys from the number `compared` on, which then moves behind it.
 fn is_wanted(job: &Job, leg: u16, compared: &mut u32, key: &[u8]) -> bool {
     let key_of = |wanted: &WantedKey| &job.key_bytes[wanted.start as usize..][..wanted.length as usize];
@@ -33,7 +73,7 @@ fn is_wanted(job: &Job, leg: u16, compared: &mut u32, key: &[u8]) -> bool {
 }
 
 /// Whether a key is among those of an encoded retrieval from the offset `compared` on, which then moves behind it.
-pub(crate) fn is_next_key(request: &[u8], compared: &mut u32, key: &[u8]) -> bool {
+fn is_next_key(request: &[u8], compared: &mut u32, key: &[u8]) -> bool {
     let line = request.strip_suffix(b"\r\n").unwrap_or(request);
     let mut at = match *compared {
         0 => keys_begin(line),
@@ -59,7 +99,7 @@ fn keys_begin(line: &[u8]) -> usize {
 
 /// Whether the key, the opaque and the value in the reply to a meta command are those that an encoded request has requested. An
 /// older server may leave out a key or an opaque, but a hit of `mg` always has them.
-pub(crate) fn is_requested_meta(request: &[u8], is_key_sent: bool, expect: Expect, reply: &Reply<'_>) -> bool {
+fn is_requested_meta(request: &[u8], is_key_sent: bool, expect: Expect, reply: &Reply<'_>) -> bool {
     let Some(requested) = command_of(request) else { return true };
     let (code, flags) = match *reply {
         Reply::Meta { code, flags } => (Some(code), flags),

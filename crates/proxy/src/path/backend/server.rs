@@ -36,6 +36,8 @@ pub(crate) enum Purpose {
 #[derive(Clone, Debug)]
 pub(crate) struct BackendLimits {
     pub(crate) timeouts: Timeouts,
+    /// After this many timeouts in a row, without a reply between, connections are closed.
+    pub(crate) failures: u32,
     pub(crate) window: usize,
     pub(crate) buffer_bytes: u64,
     /// The largest reply to one request. A larger one is read to its end and discarded, and the request fails.

@@ -206,19 +206,19 @@ fn only_sent_requests_without_a_reply_linger() {
 
 /// If acknowledged writes may still be in flight, a refused write must be invalidated again after their timeout.
 #[test]
-fn a_key_is_deleted_again_after_the_write_timeout_if_an_earlier_write_may_be_in_flight() {
+fn a_key_is_deleted_again_after_the_reply_timeout_if_an_earlier_write_may_be_in_flight() {
     let is_deleted_twice = |play: &Play, backend: u16| {
         let pending = &play.replicas.pending[usize::from(backend)];
         let key = Invalidation::Key(b"k".as_slice().into());
         assert_eq!(pending.take_due(9, Nanos(2)), std::slice::from_ref(&key));
         pending.record_result(&key, true, Nanos(3));
-        let write_timeout = play.replicas.policies[0].write_timeout;
-        assert_eq!(pending.take_due(9, Nanos(3) + (write_timeout - Duration::from_nanos(1))), [], "it is too early");
-        pending.take_due(9, Nanos(3) + write_timeout) == [key]
+        let reply_timeout = play.replicas.policies[0].reply_timeout;
+        assert_eq!(pending.take_due(9, Nanos(3) + (reply_timeout - Duration::from_nanos(1))), [], "it is too early");
+        pending.take_due(9, Nanos(3) + reply_timeout) == [key]
     };
     for (writes, expected) in [(Writes::First, true), (Writes::Majority, true), (Writes::All, false)] {
         let change = |pool: &mut PoolConfig| {
-            (pool.writes, pool.timeouts.write) = (writes, Duration::from_secs(7));
+            (pool.writes, pool.timeouts.reply) = (writes, Duration::from_secs(7));
             with_failover_pool(pool);
         };
         let mut play = Play::new(change, SET);

@@ -1,0 +1,113 @@
+//! Step 7, second half. Matches what a backend has sent with the requests in flight, oldest first.
+
+use super::{BackendConnection, State};
+use crate::path::backend::in_flight::Pending;
+use crate::path::backend::match_reply::{Expect, ReplyMatch, match_reply};
+use crate::path::backend::requested::is_requested;
+use crate::path::jobs::AnsweredJobs;
+use clock::Nanos;
+use records::Outcome;
+use wire::{ParsedReply, Reply, parse_reply};
+
+/// The replies no longer fit the requests: the connection must be closed.
+pub(super) struct OutOfStep;
+
+impl BackendConnection {
+    /// Matches each reply in the inbox with the oldest request in flight. Fails if a reply does not fit its request.
+    pub(super) fn match_replies(&mut self, answered: &mut AnsweredJobs<'_>, now: Nanos) -> Result<(), OutOfStep> {
+        let Some(connection) = &mut self.connection else { return Ok(()) };
+        let written = connection.outbox.written_total();
+        // The inbox is moved out of the connection, so that replies can borrow its bytes while the connection changes.
+        let mut inbox = std::mem::take(&mut connection.inbox);
+        let mut used = 0;
+        let outcome = loop {
+            let unread = &inbox.filled()[used..];
+            if unread.is_empty() {
+                break Ok(());
+            }
+            // No request is in flight, or no byte of the oldest one was written: these bytes are not a reply.
+            let Some(head) = self.in_flight.head().filter(|head| head.begin < written) else { break Err(OutOfStep) };
+            let (reply, consumed) = match parse_reply(unread, &self.backend.limits.wire) {
+                ParsedReply::Incomplete => break Ok(()),
+                ParsedReply::Broken(_) => break Err(OutOfStep),
+                ParsedReply::Reply { reply, consumed } => (reply, consumed),
+            };
+            used += consumed;
+            if !fits(head, &reply, answered) {
+                break Err(OutOfStep);
+            }
+            let expect = head.expect;
+            match match_reply(expect, &reply) {
+                ReplyMatch::More => self.add_value(&unread[..consumed], answered),
+                ReplyMatch::Done { outcome, closes } => {
+                    self.is_discarding |= consumed > self.backend.limits.reply_bytes;
+                    self.answer(&unread[..consumed], outcome, answered, now);
+                    if closes {
+                        break Err(OutOfStep);
+                    }
+                }
+                ReplyMatch::OutOfStep => break Err(OutOfStep),
+            }
+        };
+        inbox.consume(used);
+        if let Some(connection) = &mut self.connection {
+            connection.inbox = inbox;
+        }
+        outcome
+    }
+
+    /// Adds a value to the reply of the oldest request, unless that has become too large. A late value is dropped.
+    fn add_value(&mut self, value: &[u8], answered: &mut AnsweredJobs<'_>) {
+        self.counters().received_bytes.add(value.len() as u64);
+        let Some(leg) = self.in_flight.head().and_then(|head| head.leg) else { return };
+        if !self.is_discarding && answered.jobs.add_leg_value(leg, value) > self.backend.limits.reply_bytes {
+            answered.jobs.discard_leg_reply(leg);
+            self.is_discarding = true;
+        }
+    }
+
+    /// Completes the reply of the oldest request with its last line.
+    fn answer(&mut self, last_line: &[u8], outcome: Outcome, answered: &mut AnsweredJobs<'_>, now: Nanos) {
+        let Some((head, is_unsent)) = self.in_flight.pop() else { return };
+        (self.silences, self.has_replied) = (0, true);
+        if head.expect == Expect::Probe {
+            self.state = State::Open;
+            // Later probes do not open the connection.
+            return self.counters().connects.add(u64::from(head.begin == 0));
+        }
+        self.counters().replies.add(1);
+        self.counters().received_bytes.add(last_line.len() as u64);
+        self.has_answered = true;
+        self.retry.succeeded();
+        let Some(leg) = head.leg else {
+            self.is_discarding = false;
+            self.counters().late_replies.add(1);
+            return head.late.into_iter().for_each(|late| late.entry.answered());
+        };
+        if is_unsent {
+            answered.jobs.get(leg.job).leg_sent(leg.leg, now);
+        }
+        if std::mem::take(&mut self.is_discarding) {
+            self.counters().note(Outcome::Overloaded);
+            answered.leg_failed(leg, &self.backend.name, Outcome::Overloaded, now);
+        } else {
+            self.counters().note(outcome);
+            answered.leg_answered(leg, last_line, outcome, now);
+        }
+    }
+}
+
+/// Whether the keys and opaques of a reply are those that its request has requested. If not, the values before it are not trusted
+/// either.
+fn fits(head: &mut Pending, reply: &Reply<'_>, answered: &mut AnsweredJobs<'_>) -> bool {
+    let (Reply::Value(_) | Reply::Meta { .. } | Reply::MetaValue { .. }) = reply else { return true };
+    if let Some(late) = &mut head.late {
+        return late.requested.fits(head.expect, reply);
+    }
+    let Some(leg) = head.leg else { return true };
+    let fits = is_requested(answered.jobs.get(leg.job), leg.leg, head.expect, reply);
+    if !fits {
+        answered.jobs.discard_leg_reply(leg);
+    }
+    fits
+}

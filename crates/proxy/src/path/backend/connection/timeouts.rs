@@ -1,0 +1,90 @@
+//! What follows when a backend does not answer in time: single requests fail, or the connection is given up.
+
+use super::{BackendConnection, Loss, PROBE, State, TimedOut};
+use crate::path::backend::in_flight::{Due, Late};
+use crate::path::backend::match_reply::Expect;
+use crate::path::backend::requested::Requested;
+use crate::path::jobs::AnsweredJobs;
+use crate::path::late::LateEntry;
+use clock::Nanos;
+use net::Poller;
+use records::Outcome;
+
+impl BackendConnection {
+    /// Times out or reconnects, if that is due.
+    pub(crate) fn tick(&mut self, poller: &Poller, answered: &mut AnsweredJobs<'_>, now: Nanos) -> TimedOut {
+        let timed_out = match self.in_flight.due(&self.backend.limits, now) {
+            Due::Nothing => TimedOut::Nothing,
+            Due::Silence => self.time_out(answered, now),
+            Due::Overdue => self.give_up(answered, now),
+        };
+        if self.in_flight.is_empty() && self.unused_at() <= now {
+            self.close(Outcome::BackendLost, answered, now);
+        }
+        match self.state {
+            State::Closed { retry_at } if retry_at <= now && !self.is_draining => {
+                self.connection = None;
+                self.open(poller, self.retry.is_fresh() || self.carried.is_some(), answered, now);
+            }
+            _ => {}
+        }
+        timed_out
+    }
+
+    /// Fails the requests that have timed out. Their replies may still come, and nothing else does: the connection stays open, unless
+    /// this has happened too often in a row, or the server has not even read these requests.
+    fn time_out(&mut self, answered: &mut AnsweredJobs<'_>, now: Nanos) -> TimedOut {
+        self.silences += 1;
+        let count = self.in_flight.count_timed_out(&self.backend.limits, now);
+        let Some(count) = count.filter(|_| self.silences < self.backend.limits.failures && self.state == State::Open)
+        else {
+            return self.give_up(answered, now);
+        };
+        self.in_flight.note_silence(now);
+        for _ in 0..count {
+            let Some(pending) = self.in_flight.time_out(now) else { break };
+            let Some(leg) = pending.leg.take() else { continue };
+            let (job, entry) = (answered.jobs.get(leg.job), LateEntry::new());
+            job.leg(leg.leg).late = Some(entry.request());
+            let requested = Requested::of(job, leg.leg, pending.expect);
+            pending.late = Some(Box::new(Late { entry, requested }));
+            self.counters.backends[usize::from(self.backend.index)].note(Outcome::Timeout);
+            answered.leg_failed(leg, &self.backend.name, Outcome::Timeout, now);
+        }
+        TimedOut::Late
+    }
+
+    /// Closes the connection because its server does not answer in time.
+    fn give_up(&mut self, answered: &mut AnsweredJobs<'_>, now: Nanos) -> TimedOut {
+        self.fail(Loss::Timeout, answered, now);
+        TimedOut::GivenUp
+    }
+
+    /// Closes the connection if requests have timed out on it; otherwise probes it if it is idle. The backend has been given up.
+    pub(crate) fn give_up_or_probe(&mut self, answered: &mut AnsweredJobs<'_>, now: Nanos) {
+        if self.in_flight.has_late() {
+            self.give_up(answered, now);
+        } else {
+            self.probe_again(now);
+        }
+    }
+
+    /// Whether a reply was completed since the last call.
+    pub(crate) fn take_replied(&mut self) -> bool {
+        std::mem::take(&mut self.has_replied)
+    }
+
+    /// If the connection is idle, refuses requests until a new probe is answered: another connection to this backend has timed out,
+    /// and the next request here might time out as well.
+    pub(crate) fn probe_again(&mut self, now: Nanos) {
+        if self.state == State::Open && self.in_flight.is_empty() {
+            self.state = State::Opening { is_patient: false };
+            self.push(None, Expect::Probe, now, |out| out.extend_from_slice(PROBE));
+        }
+    }
+
+    /// After how many timeouts in a row, without a reply between, the backend is given up.
+    pub(crate) fn failures(&self) -> u32 {
+        self.backend.limits.failures
+    }
+}
