@@ -1,10 +1,11 @@
 # The front door. Every target does its own set-up; a fresh clone needs Rust, Python 3.11 or newer and a C compiler.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-messages smoke test lint features dependencies advisories bench bench-load bench-messages bench-models calibrate build clean
+.PHONY: help demo demo-messages smoke test fuzz lint features dependencies advisories bench bench-load bench-messages bench-models calibrate build clean
 
 PYTHON ?= python3
 VENV := .venv
 READY := $(VENV)/.ready
+FUZZ_SECONDS ?= 60
 WAYSTAGE := target/release/waystage
 # Rust programs that only lint needs, built without optimisation: building is what takes time, not running.
 TOOLS := .tools
@@ -27,8 +28,12 @@ test: build $(READY) ## Every test of both halves
 	cargo test --workspace --locked
 	$(VENV)/bin/python -m pytest
 
+fuzz: ## Fuzz the parsers, configuration files, the control socket and whole sessions, FUZZ_SECONDS=60 each
+	fuzz/run $(FUZZ_SECONDS)
+
 lint: $(READY) features dependencies ## Formatting, lints, types and dependencies; every warning is an error
 	cargo fmt --check
+	cargo fmt --check --manifest-path fuzz/Cargo.toml
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	$(VENV)/bin/ruff format --check
 	$(VENV)/bin/ruff check

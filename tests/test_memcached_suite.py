@@ -108,10 +108,7 @@ def source():
     return unpacked
 
 
-# Known gap: `get` lines of more than 64 KiB, as in getset, are refused.
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.xfail] if name == "getset" else []) for name in RUN]
-)
+@pytest.mark.parametrize("name", RUN)
 def test_a_file_of_memcached_passes_through_the_proxy(source, name):
     memcached = [find(MEMCACHED[0]), *MEMCACHED[1:]]
     # Long timeouts: the machine may be busy.
