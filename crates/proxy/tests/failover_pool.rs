@@ -45,8 +45,7 @@ fn proxy(main: &Server, failover: &Server, change: impl FnOnce(&mut Config)) -> 
         config.pools.push(PoolConfig::new("failover", &[failover.address().to_string()]));
         config.pools[0].failover_pool = Some(FailoverPool { pool: "failover".into(), expiry: Duration::from_secs(60) });
         // A delete that has timed out withholds the key for a whole reply.
-        let (timeout, reply) = (Duration::from_millis(200), Duration::from_millis(400));
-        config.pools.iter_mut().for_each(|pool| pool.timeouts = Timeouts { reply, ..Timeouts::all(timeout) });
+        config.pools.iter_mut().for_each(|pool| pool.timeouts = Timeouts::all(Duration::from_millis(200)));
         change(config);
     })
 }

@@ -7,7 +7,7 @@ use crate::path::jobs::{AnsweredJobs, Time};
 use crate::path::leg_request::{is_read, own_limits};
 use crate::replication::assign::Assigner;
 use crate::replication::kept::send_kept;
-use crate::replication::replicas::{Replicas, linger, may_linger};
+use crate::replication::replicas::{Replicas, may_linger};
 use clock::Nanos;
 use records::Outcome;
 use wire::{
@@ -237,7 +237,7 @@ pub(crate) fn finish(job: &Job, replicas: &Replicas, now: Nanos) {
             replicas.counters.pools[pool].warm_up_fills.add(u64::from(job.reply == b"STORED\r\n"));
             if may_linger(leg) {
                 // The server may apply it after a delete that the client has sent since.
-                replicas.pending[backend].add(&job.key_bytes, linger(leg, &replicas.policies[pool]), now);
+                replicas.invalidate_failed_leg(leg, &job.key_bytes, now);
             }
         }
         BackgroundJob::Shadow { .. } => {}

@@ -320,10 +320,10 @@ impl Replicas {
     }
 
     /// Invalidates the key on the other replicas and on the warm-up pool, which a write that runs on the failover pool does not
-    /// reach.
+    /// reach. Acknowledged writes of the client may still be in flight to the replicas.
     fn invalidate_unreached(&self, pool: usize, primary: u16, key: &[u8], now: Nanos) {
         let (servers, policy) = (self.router.pool(pool), &self.policies[pool]);
-        let linger = Some(policy.reply_timeout.max(LINGER));
+        let linger = Some(if policy.has_late_replicas() { policy.reply_timeout.max(LINGER) } else { LINGER });
         let others = (1..policy.replicas).map(|step| servers.replica(primary, step.into()));
         let source = policy.warm_up.map(|(other, _)| (self.router.pool(other), &self.policies[other]));
         let sources = source.into_iter().flat_map(|(servers, policy)| {
@@ -336,12 +336,15 @@ impl Replicas {
         let policy = &self.policies[self.router.pool_of_backend(leg.backend)];
         // The delete may use another connection than the refused write, and so overtake earlier writes of the same client that
         // are already acknowledged. The last delete must come after the reply timeout, when these have arrived or failed.
-        let may_overtake = is_done_elsewhere || (leg.outcome == Outcome::Overloaded && policy.has_late_replicas());
-        let linger = match () {
-            () if may_overtake => Some(policy.reply_timeout.max(LINGER)),
-            () => linger(leg, policy),
+        let may_overtake = match leg.outcome {
+            Outcome::Overloaded => is_done_elsewhere || policy.has_late_replicas(),
+            _ => is_done_elsewhere && policy.has_late_replicas(),
         };
-        self.pending[usize::from(leg.backend)].add(key, linger, now);
+        if may_overtake {
+            let linger = Some(policy.reply_timeout.max(LINGER));
+            self.pending[usize::from(leg.backend)].add(key, linger, now);
+        }
+        self.invalidate_failed_leg(leg, key, now);
     }
 }
 

@@ -11,7 +11,9 @@ mod filter;
 mod pending;
 
 use crate::path::job::Invalidation;
+use crate::path::late::LateRequest;
 use crate::replication::pending_invalidations::filter::Filter;
+pub(crate) use crate::replication::pending_invalidations::pending::LINGER;
 use crate::replication::pending_invalidations::pending::{PendingInvalidation, retry_pause};
 use clock::Nanos;
 use std::cmp::Reverse;
@@ -27,8 +29,6 @@ const KEYS_MAX: usize = 100_000;
 const RETRIED: usize = 16;
 /// The keys are divided among this many maps, each with a lock of its own.
 const SHARDS: usize = 16;
-/// How long a server may still apply a request after its connection was closed.
-pub(crate) const LINGER: Duration = Duration::from_secs(1);
 
 /// The invalidations pending on one backend. A clone is a handle to the same list.
 #[derive(Clone, Debug, Default)]
@@ -117,6 +117,17 @@ impl PendingInvalidations {
     pub(crate) fn add(&self, key: &[u8], linger: Option<Duration>, now: Nanos) {
         self.0.add(key, PendingInvalidation::new(now, linger), |known| known.renew(linger));
         self.0.each_heir(|heir| heir.add(key, linger, now));
+    }
+
+    /// Adds a key that a late request may still change. Its delete is sent when the fate of that request is known.
+    pub(crate) fn add_late(&self, key: &[u8], late: &LateRequest, now: Nanos) {
+        let mut pending = PendingInvalidation::new(now, None);
+        pending.follow(late);
+        self.0.add(key, pending, |known| {
+            known.renew(None);
+            known.follow(late);
+        });
+        self.0.each_heir(|heir| heir.add_late(key, late, now));
     }
 
     /// Adds an invalidation of all keys, which is sent as `flush_all`.
@@ -272,18 +283,22 @@ impl List {
     }
 
     fn take_keys(&self, most: usize, now: Nanos) -> Vec<Invalidation> {
-        let mut taken = Vec::new();
+        let (mut taken, mut looked_at) = (Vec::new(), 0);
         for shard in &self.shards {
             let mut shard = lock(shard);
             while let Some(Reverse((due, key))) = shard.queue.peek() {
-                if *due > now || taken.len() == most {
+                if *due > now || looked_at == most {
                     self.next_due.fetch_min(due.0, Ordering::SeqCst);
                     break;
                 }
                 let (due, key) = (*due, key.clone());
                 shard.queue.pop();
-                let pending = shard.keys.get_mut(&key).filter(|pending| pending.due == due);
-                if pending.is_some_and(|pending| pending.take_if_due(now)) {
+                let Some(pending) = shard.keys.get_mut(&key).filter(|pending| pending.due == due) else { continue };
+                looked_at += 1;
+                if pending.is_queued() && !pending.is_settled(now) {
+                    let due = pending.due;
+                    self.queue(&mut shard, key, due);
+                } else if pending.take_if_due(now) {
                     taken.push(Invalidation::Key(key));
                 }
             }

@@ -163,6 +163,15 @@ impl Replicas {
         }
     }
 
+    /// Invalidates the key on the backend of a leg that has failed, and that the server may still apply.
+    pub(crate) fn invalidate_failed_leg(&self, leg: &Leg, key: &[u8], now: Nanos) {
+        let pending = &self.pending[usize::from(leg.backend)];
+        match &leg.late {
+            Some(late) => pending.add_late(key, late, now),
+            None => pending.add(key, may_linger(leg).then_some(LINGER), now),
+        }
+    }
+
     /// Records that a failover pool may store values for `seconds` from now.
     pub(crate) fn hold_failover_values(&self, pool: usize, seconds: u32, now: Nanos) {
         let until = now + Duration::from_secs(seconds.into()) + EXPIRY_MARGIN;

@@ -9,7 +9,6 @@
 use crate::path::job::{Candidate, Job, NextStep, WarmUpStep};
 use crate::path::leg_request::own_limits;
 use crate::path::meta;
-use crate::replication::pending_invalidations::LINGER;
 use crate::replication::replicas::{Replicas, is_answered, may_linger};
 use clock::Nanos;
 use wire::{
@@ -77,7 +76,7 @@ impl Replicas {
                     return Some(self.send_command(job, pool));
                 }
                 if may_linger(leg) {
-                    self.pending[usize::from(leg.backend)].add(&job.key_bytes, Some(LINGER), now);
+                    self.invalidate_failed_leg(leg, &job.key_bytes, now);
                 }
                 job.first_counted = last as u16;
                 None

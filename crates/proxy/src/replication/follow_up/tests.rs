@@ -225,6 +225,10 @@ fn a_key_is_deleted_again_after_the_reply_timeout_if_an_earlier_write_may_be_in_
         (0..3).for_each(|leg| _ = play.answer(leg, [FULL, STORED, STORED][leg]));
         let full = play.job().legs()[0].backend;
         assert_eq!(is_deleted_twice(&play, full), expected, "{writes:?}");
+        if writes == Writes::All {
+            // A write that depends on the value waits until all replicas have answered the earlier writes of its client.
+            continue;
+        }
         // The write runs on the failover pool. Earlier writes of its client may still be in flight to all replicas.
         let mut play = Play::new(change, INCR);
         assert_eq!(play.answer(0, DOWN), NextStep::SendLegs);

@@ -1,19 +1,28 @@
 //! One pending invalidation: when its next delete is due, and whether that one will be the last.
 
+use crate::path::late::{Fate, LateRequest};
 use clock::Nanos;
 use std::time::Duration;
 
 /// How long a delete that has failed waits before it is sent again. The wait doubles with each failure, up to the second value.
 const RETRY_FIRST: Duration = Duration::from_millis(10);
 const RETRY_MAX: Duration = Duration::from_secs(1);
+/// The wait for the fate of a late request doubles this often, up to 160 ms.
+const POLLS_MAX: u8 = 4;
+/// How long a server may still apply a request after its connection was closed.
+pub(crate) const LINGER: Duration = Duration::from_secs(1);
 
 /// One pending invalidation.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) struct PendingInvalidation {
     /// The earliest time to send the delete.
     pub(super) due: Nanos,
     /// If set, a second delete is sent this long after the first one was answered.
     pub(super) linger: Option<Duration>,
+    /// Requests that the server may still apply. No delete is sent before their fate is known.
+    late: Vec<LateRequest>,
+    /// How often their fate was not known when the delete was due.
+    polls: u8,
     /// A delete has been sent and is not answered yet.
     is_in_flight: bool,
     /// The key was added again while a delete was in flight.
@@ -24,7 +33,28 @@ pub(super) struct PendingInvalidation {
 
 impl PendingInvalidation {
     pub(super) fn new(now: Nanos, linger: Option<Duration>) -> PendingInvalidation {
-        PendingInvalidation { due: now, linger, is_in_flight: false, is_renewed: false, failures: 0 }
+        let late = Vec::new();
+        PendingInvalidation { due: now, linger, late, polls: 0, is_in_flight: false, is_renewed: false, failures: 0 }
+    }
+
+    /// The delete must be the last request that the server applies, also if it applies this one late.
+    pub(super) fn follow(&mut self, late: &LateRequest) {
+        self.late.retain(|known| known.fate() == Fate::InFlight);
+        self.late.push(late.clone());
+    }
+
+    /// Whether the fate of all late requests is known. If not, the delete is due later.
+    pub(super) fn is_settled(&mut self, now: Nanos) -> bool {
+        let is_lost = self.late.iter().any(|late| late.fate() == Fate::Lost);
+        self.linger = self.linger.max(is_lost.then_some(LINGER));
+        self.late.retain(|late| late.fate() == Fate::InFlight);
+        if self.late.is_empty() {
+            self.polls = 0;
+            return true;
+        }
+        self.due = now + retry_pause(self.polls.min(POLLS_MAX).into());
+        self.polls = self.polls.saturating_add(1);
+        false
     }
 
     /// Adds the same key again.
@@ -55,7 +85,7 @@ impl PendingInvalidation {
     /// The same invalidation in the list of another configuration, whose connections send their own delete.
     pub(super) fn passed_on(&self, now: Nanos) -> PendingInvalidation {
         let due = if self.is_in_flight { now } else { self.due };
-        PendingInvalidation::new(due, self.linger)
+        PendingInvalidation { late: self.late.clone(), ..PendingInvalidation::new(due, self.linger) }
     }
 
     /// Makes one invalidation of two of the same key. The last delete is sent no earlier than either would have sent it.
@@ -63,6 +93,7 @@ impl PendingInvalidation {
         let (first, last) = (self.due.min(other.due), self.due.max(other.due));
         let between = Some(last.after(first)).filter(|between| !between.is_zero());
         self.linger = self.linger.max(other.linger).max(between);
+        self.late.extend(other.late.iter().cloned());
         self.due = first;
     }
 
@@ -87,6 +118,29 @@ pub(super) fn retry_pause(failures: u32) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::path::late::LateEntry;
+
+    #[test]
+    fn a_delete_waits_for_late_requests_and_lingers_if_one_was_lost() {
+        for (is_lost, linger) in [(false, None), (true, Some(LINGER))] {
+            let (entry, mut pending) = (LateEntry::new(), PendingInvalidation::new(Nanos(0), None));
+            pending.follow(&entry.request());
+            let waits: Vec<u64> = (0..6)
+                .map(|_| {
+                    let now = pending.due;
+                    assert!(!pending.is_settled(now));
+                    pending.due.since(now) / 1_000_000
+                })
+                .collect();
+            assert_eq!(waits, [10, 20, 40, 80, 160, 160]);
+            if is_lost {
+                drop(entry)
+            } else {
+                entry.answered()
+            }
+            assert!(pending.is_settled(pending.due) && pending.linger == linger);
+        }
+    }
 
     #[test]
     fn a_delete_that_fails_is_sent_again_after_longer_and_longer_waits() {
