@@ -113,7 +113,7 @@ MODEL_LAYERS = (
 # The longest prefix of a file's name decides its layer.
 PROXY_LAYERS = (
     {"config"},
-    {"observe", "path/messages", "path/route", "path/dispatch/queue"},
+    {"observe", "path/addresses", "path/messages", "path/route", "path/dispatch/queue"},
     {"path/late"},
     {"path/job"},
     {"path/clients", "path/jobs", "path/meta", "path/leg_request", "path/order"},

@@ -5,10 +5,14 @@ use crate::outbox::Outbox;
 use crate::stream::{Endpoint, Stream};
 use mio::event::Source;
 use mio::net::TcpStream;
-use socket2::SockRef;
+use rustix::net::sockopt::set_tcp_keepcnt;
+use socket2::{SockRef, TcpKeepalive};
 use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::time::Duration;
+
+/// The number of unanswered checks after which a connection is broken.
+const KEEPALIVE_CHECKS: u32 = 3;
 
 /// One connection, to a client or to a backend.
 #[derive(Debug)]
@@ -161,6 +165,18 @@ impl Connection {
     /// Whether the TLS handshake is in progress.
     pub fn is_handshaking(&self) -> bool {
         matches!(&self.stream, Stream::Tls(stream) if stream.is_handshaking())
+    }
+
+    /// Lets the kernel check whether the peer still exists when no byte has passed for this long, and then at a third of that
+    /// interval. After several checks without an answer the connection is broken.
+    pub fn set_keepalive(&self, idle: Duration) {
+        if let Some(stream) = self.stream.tcp() {
+            let interval = Duration::from_secs((idle.as_secs() / 3).max(1));
+            let keepalive = TcpKeepalive::new().with_time(idle).with_interval(interval);
+            // If the stream is broken, the first read reports it.
+            let _ = SockRef::from(stream).set_tcp_keepalive(&keepalive);
+            let _ = set_tcp_keepcnt(stream, KEEPALIVE_CHECKS);
+        }
     }
 
     /// The local address; `None` if it is not TCP.

@@ -3,6 +3,7 @@
 mod check;
 mod check_pool;
 mod check_transport;
+mod client_limits;
 mod file;
 mod named;
 mod operations;
@@ -11,6 +12,7 @@ mod proxy;
 mod text;
 mod transport;
 
+pub use client_limits::ClientLimits;
 pub use configuration::{ConfigError, Document, FileError};
 pub use file::{DispatchConfig, PoolFile, ProxyFile};
 pub use key_distribution::{Distribution, Hash};

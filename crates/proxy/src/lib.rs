@@ -15,9 +15,10 @@ mod path;
 mod replication;
 
 pub use config::{
-    Config, ConfigError, Discipline, DispatchConfig, Distribution, Document, Failover, FailoverPool, FileError, Hash,
-    Hedge, Lookup, MultiGet, Operations, PartFailure, PoolConfig, PoolFile, ProxyFile, Reads, RecordsConfig,
-    RouteConfig, ServerConfig, Shadow, Stamps, Timeouts, TlsConfig, TlsConfigError, TransportConfig, WarmUp, Writes,
+    ClientLimits, Config, ConfigError, Discipline, DispatchConfig, Distribution, Document, Failover, FailoverPool,
+    FileError, Hash, Hedge, Lookup, MultiGet, Operations, PartFailure, PoolConfig, PoolFile, ProxyFile, Reads,
+    RecordsConfig, RouteConfig, ServerConfig, Shadow, Stamps, Timeouts, TlsConfig, TlsConfigError, TransportConfig,
+    WarmUp, Writes,
 };
 pub use control::{ProxyError, Running, Totals, check_tls_files, start, start_with};
 pub use observe::stats::VERSION_LINE;

@@ -2,6 +2,7 @@
 //! 4 dispatcher and route, 5 discipline, 6 and 7 backend connection, 8 core and join, 9 session, 10 journal.
 
 pub(crate) mod accept;
+pub(crate) mod addresses;
 pub(crate) mod messages;
 
 pub(crate) mod session;

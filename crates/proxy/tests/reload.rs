@@ -168,3 +168,50 @@ fn an_invalid_configuration_changes_nothing() {
     }
     assert_eq!(running.stop().unwrap().lost, 0);
 }
+
+#[test]
+fn a_client_in_the_middle_of_a_refused_value_moves_after_it() {
+    let servers = servers(2);
+    let small = |config: &mut Config| config.value_bytes = 1000;
+    let mut running = start(config(&servers, small), Clock::monotonic()).unwrap();
+    let mut client = Client::connect(running.address().unwrap());
+    client.ask("set k 0 0 3\r\nold\r\n", "STORED\r\n");
+    client.send("set k 0 0 9000000\r\n");
+    client.expect("SERVER_ERROR object too large for cache\r\n");
+    client.send(vec![b'x'; 4_000_000]);
+    let mut old = replace(&mut running, config(&servers, small));
+    client.send(vec![b'x'; 5_000_000]);
+    client.send("\r\nget k\r\n");
+    // A client that waits for the end of the hand-over would wait for 30 s.
+    assert_eq!(client.line_within(Duration::from_secs(5)).as_deref(), Some("END\r\n"));
+    old.wait_for_clients(|| false);
+    assert_eq!((old.stop().unwrap().lost, running.stop().unwrap().lost), (0, 0));
+}
+
+#[test]
+fn a_reader_that_pauses_for_longer_than_the_hand_over_gets_every_reply() {
+    let servers = servers(2);
+    let hurried = |config: &mut Config| {
+        config.transport.hand_over_wait = Duration::from_secs(1);
+        config.pools[0].timeouts = Timeouts::all(Duration::from_secs(60));
+    };
+    let mut running = start(config(&servers, hurried), Clock::monotonic()).unwrap();
+    let mut client = Client::connect(running.address().unwrap());
+    let value = "x".repeat(100_000);
+    client.ask(format!("set big 0 0 100000\r\n{value}\r\n"), "STORED\r\n");
+    // One request for many values, whose replies do not fit in the buffers, and many requests for one.
+    let many = format!("get{}\r\n", " big".repeat(200));
+    client.send(many.clone() + &"get big\r\n".repeat(300) + &many);
+    std::thread::sleep(Duration::from_millis(200));
+    let mut old = replace(&mut running, config(&servers, hurried));
+    old.wait_for_clients(|| false);
+    assert_eq!(old.stop().unwrap().lost, 0);
+    std::thread::sleep(Duration::from_millis(1500));
+    let one = format!("VALUE big 0 100000\r\n{value}\r\n");
+    client.expect(one.repeat(200) + "END\r\n");
+    for _ in 0..300 {
+        client.expect(format!("{one}END\r\n"));
+    }
+    client.expect(one.repeat(200) + "END\r\n");
+    assert_eq!(running.stop().unwrap().lost, 0);
+}

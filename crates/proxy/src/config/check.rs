@@ -29,6 +29,7 @@ impl Config {
         self.check_discipline()?;
         self.check_records()?;
         self.operations.check(self.metrics.is_some())?;
+        self.client_limits.check(self.clients_max)?;
         self.check_limits()
     }
 

@@ -1,6 +1,7 @@
 //! The configuration as a file or the arguments give it: every key is optional. The fields are the keys of the file, which
 //! examples/proxy/reference.toml describes.
 
+use crate::config::client_limits::ClientLimits;
 use crate::config::named::named;
 use crate::config::operations::Operations;
 use crate::config::pool::{
@@ -68,6 +69,15 @@ pub struct ProxyFile {
     #[serde(with = "opt_size", default)]
     pub reply_max: Option<u64>,
     pub clients_max: Option<usize>,
+    pub clients_per_address: Option<usize>,
+    #[serde(with = "opt_time", default)]
+    pub client_idle_timeout: Option<Duration>,
+    #[serde(with = "opt_time", default)]
+    pub client_request_timeout: Option<Duration>,
+    #[serde(with = "opt_time", default)]
+    pub client_unread_timeout: Option<Duration>,
+    #[serde(with = "opt_time", default)]
+    pub tcp_keepalive: Option<Duration>,
     pub hot_keys: Option<usize>,
     pub hot_keys_metrics: Option<bool>,
     #[serde(with = "opt_time", default)]
@@ -161,7 +171,8 @@ impl ProxyFile {
         overridden!(ProxyFile, self, by, {
             listen, loops, dispatch, readers, writers, workers, multi_get, queue, part_failure, metrics, metrics_timeout, metrics_connections, stamps,
             records, sample, backend_window, backend_buffer, client_window, client_buffer, memory, value_max, reply_max,
-            clients_max, hot_keys, hot_keys_metrics, resolve_every, control, hand_over_wait, tls_certificate, tls_key,
+            clients_max, clients_per_address, client_idle_timeout, client_request_timeout, client_unread_timeout,
+            tcp_keepalive, hot_keys, hot_keys_metrics, resolve_every, control, hand_over_wait, tls_certificate, tls_key,
             tls_client_authority, tls_handshake_timeout, tls_backend_authority, tls_backend_certificate,
             tls_backend_key
         }, { pools, routes, is_given_sockets })
@@ -177,6 +188,7 @@ impl ProxyFile {
         let listen = self.listen.clone().unwrap_or(usual);
         let defaults = Config::new(LISTEN, &[]);
         let transport = self.transport()?;
+        let client_limits = self.client_limits(&defaults.client_limits);
         let loops = self.loops.unwrap_or(defaults.loops);
         let discipline = self.discipline(loops)?;
         if let (Some(sample), None) = (self.sample, &self.records) {
@@ -215,9 +227,20 @@ impl ProxyFile {
             value_bytes: self.value_max.map_or(defaults.value_bytes, |bytes| bytes as usize),
             reply_bytes: self.reply_max.map_or(defaults.reply_bytes, |bytes| bytes as usize),
             clients_max: self.clients_max.unwrap_or(defaults.clients_max),
+            client_limits,
         };
         config.check_tls(has_other_sockets)?;
         Ok(config)
+    }
+
+    fn client_limits(&self, defaults: &ClientLimits) -> ClientLimits {
+        ClientLimits {
+            idle_timeout: self.client_idle_timeout.unwrap_or(defaults.idle_timeout),
+            request_timeout: self.client_request_timeout.unwrap_or(defaults.request_timeout),
+            unread_timeout: self.client_unread_timeout.unwrap_or(defaults.unread_timeout),
+            keepalive: self.tcp_keepalive.unwrap_or(defaults.keepalive),
+            per_address: self.clients_per_address.unwrap_or(defaults.per_address),
+        }
     }
 
     /// The configuration of transports.

@@ -1,5 +1,6 @@
 //! The checked configuration of a proxy. It has the limits of all queues, windows and buffers that load can fill.
 
+use crate::config::client_limits::ClientLimits;
 use crate::config::named::named;
 use crate::config::operations::Operations;
 use crate::config::pool::{PoolConfig, RouteConfig, ServerConfig};
@@ -116,6 +117,8 @@ pub struct Config {
     pub reply_bytes: usize,
     /// The most clients at one time.
     pub clients_max: usize,
+    /// Timeouts of clients, and limits of their addresses.
+    pub client_limits: ClientLimits,
 }
 
 /// The most slots of one kind.
@@ -181,6 +184,7 @@ impl Config {
             value_bytes: 8 << 20,
             reply_bytes: 64 << 20,
             clients_max: 16 * 1024,
+            client_limits: ClientLimits::default(),
         }
     }
 

@@ -16,6 +16,7 @@ use crate::observe::metrics_server::{MetricsServer, ScrapeLimits};
 use crate::observe::scraper::RequestHistograms;
 use crate::observe::stats::{Stats, settings};
 use crate::path::accept::{self, Acceptor, LoopPost};
+use crate::path::addresses::Addresses;
 use crate::path::backend::connection::BackendConnection;
 use crate::path::backend::connections::Connections;
 use crate::path::backend::server::{Backend, BackendLimits, Purpose};
@@ -27,7 +28,7 @@ use crate::path::jobs::Jobs;
 use crate::path::journal::Journal;
 use crate::path::messages::{AcceptMessage, LoopMessage};
 use crate::replication::pending_invalidations::PendingInvalidations;
-use clock::Clock;
+use clock::{Clock, Nanos};
 use net::{ControlSocket, Inherited, Listening, Mailbox, Poller, Post, Token, mailbox};
 use records::{Program, Writer};
 use std::io;
@@ -120,8 +121,7 @@ pub(crate) fn start_after(config: Config, before: Before<'_>, clock: Clock) -> R
     let mut metrics =
         metrics_socket.map(|socket| prepare_metrics(socket, &config, subject, &posts, &clock)).transpose()?;
     let mut resolving = resolver.prepare(posts.clone())?;
-    let (accept_post, mut acceptor) =
-        prepare_accepting(listeners, &posts, &clients_open, config.clients_max, accept_counters)?;
+    let (accept_post, mut acceptor) = prepare_accepting(listeners, &posts, &clients_open, &config, accept_counters)?;
     // From here on nothing fails.
     inheritance.pass_on(clock.now());
     resolving.begin();
@@ -237,14 +237,24 @@ fn prepare_accepting(
     listeners: Vec<Listening>,
     loops: &[Post<LoopMessage>],
     clients_open: &Arc<AtomicUsize>,
-    clients_max: usize,
+    config: &Config,
     counters: Arc<AcceptCounters>,
 ) -> io::Result<(Post<AcceptMessage>, Worker<()>)> {
     let poller = Poller::new()?;
     let (post, mailbox) = mailbox(&poller, accept::MAILBOX)?;
     let loops = loops.iter().cloned().map(LoopPost::new).collect();
     let clients_open = clients_open.clone();
-    let acceptor = Acceptor { listeners, poller, mailbox, loops, clients_open, clients_max, counters };
+    let acceptor = Acceptor {
+        listeners,
+        poller,
+        mailbox,
+        loops,
+        clients_open,
+        clients_max: config.clients_max,
+        limits: config.client_limits.clone(),
+        addresses: Addresses::default(),
+        counters,
+    };
     Ok((post, Worker::prepare("accept", move || acceptor.run())?))
 }
 
@@ -282,6 +292,7 @@ fn backends(config: &Config, targets: &[Target], resolver: &Resolver) -> Vec<Bac
             window: config.backend_window,
             buffer_bytes: config.backend_buffer_bytes,
             reply_bytes: config.reply_bytes,
+            keepalive: config.client_limits.keepalive,
             // Other clients of the backend may have stored a value that is larger than this proxy would accept.
             wire: Limits { value_bytes: config.reply_bytes, ..SessionSettings::new(config).wire },
         },
@@ -310,6 +321,7 @@ fn build(
         settings,
         clock: clock.clone(),
         turn: clock.now(),
+        delivered: Nanos::UNSET,
         jobs: Jobs::new(config),
         answered: Vec::new(),
         dispatcher: Dispatcher::new(config, index, Connections::new(connections), pending.to_vec(), own),

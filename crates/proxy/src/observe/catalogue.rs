@@ -40,7 +40,7 @@ const POOL: &[&str] = &["pool"];
 const QUEUE: &[&str] = &["loop", "queue"];
 
 /// All metrics, in the order of the page.
-pub(crate) const ALL: [&Definition; 71] = [
+pub(crate) const ALL: [&Definition; 72] = [
     &STAGE,
     &REQUESTS,
     &KEYS,
@@ -54,6 +54,7 @@ pub(crate) const ALL: [&Definition; 71] = [
     &CLIENTS_MAX,
     &CLIENTS_ACCEPTED,
     &CLIENTS_REFUSED,
+    &CLIENTS_REFUSED_ADDRESS,
     &CLIENTS_TLS_FAILED,
     &CLIENTS_PAUSED,
     &CLIENTS_CLOSED,
@@ -141,6 +142,11 @@ pub(crate) const CLIENTS_ACCEPTED: Definition =
     counter("waystage_clients_accepted_total", &[], "Client connections accepted");
 pub(crate) const CLIENTS_REFUSED: Definition =
     counter("waystage_clients_refused_total", &[], "Client connections closed at once because the limit was reached");
+pub(crate) const CLIENTS_REFUSED_ADDRESS: Definition = counter(
+    "waystage_clients_refused_address_total",
+    &[],
+    "Client connections closed at once because their address had too many",
+);
 pub(crate) const CLIENTS_PAUSED: Definition = counter(
     "waystage_clients_paused_total",
     &[],

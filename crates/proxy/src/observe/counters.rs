@@ -57,6 +57,8 @@ pub(crate) struct LoopCounters {
 pub(crate) struct AcceptCounters {
     /// Clients closed at once because there were too many, or because the loop's mailbox was full.
     pub(crate) refused: Counter,
+    /// Clients closed at once because their address had too many.
+    pub(crate) refused_address: Counter,
     /// Pauses because the kernel had no descriptor left.
     pub(crate) pauses: Counter,
 }

@@ -142,6 +142,7 @@ impl Snapshot {
         page.sample(&catalogue::CLIENTS_MAX, self.subject.clients_max as u64)?;
         page.sample(&catalogue::CLIENTS_ACCEPTED, self.sum(|loops| &loops.clients_accepted))?;
         page.sample(&catalogue::CLIENTS_REFUSED, self.subject.accept.refused.get())?;
+        page.sample(&catalogue::CLIENTS_REFUSED_ADDRESS, self.subject.accept.refused_address.get())?;
         page.sample(&catalogue::CLIENTS_TLS_FAILED, self.sum(|loops| &loops.clients_tls_failed))?;
         page.sample(&catalogue::CLIENTS_PAUSED, self.sum(|loops| &loops.clients_paused))?;
         self.memory(page)?;

@@ -1,7 +1,9 @@
 //! Before step 1. Accepts connections, numbers them and gives them to the event loops in turn. It runs on its own thread, so it may
 //! pause when the process has no file descriptor left.
 
+use crate::config::ClientLimits;
 use crate::observe::counters::AcceptCounters;
+use crate::path::addresses::Addresses;
 use crate::path::messages::{AcceptMessage, LoopMessage};
 use net::{Connection, Listening, Mailbox, Poller, Post, Ready, Refused, Token};
 use std::collections::VecDeque;
@@ -28,6 +30,8 @@ pub(crate) struct Acceptor {
     pub(crate) loops: Vec<LoopPost>,
     pub(crate) clients_open: Arc<AtomicUsize>,
     pub(crate) clients_max: usize,
+    pub(crate) limits: ClientLimits,
+    pub(crate) addresses: Addresses,
     pub(crate) counters: Arc<AcceptCounters>,
 }
 
@@ -116,11 +120,13 @@ impl Acceptor {
             match self.listeners[index].accept() {
                 Ok(connection) => {
                     // Beyond the limit a client is closed at once, so that it can try elsewhere instead of waiting.
-                    if self.clients_open.load(Ordering::Relaxed) < self.clients_max {
+                    if self.clients_open.load(Ordering::Relaxed) >= self.clients_max {
+                        self.counters.refused.add(1);
+                    } else if self.has_too_many(&connection) {
+                        self.counters.refused_address.add(1);
+                    } else {
                         self.hand_over(connection, *number);
                         *number = number.wrapping_add(1);
-                    } else {
-                        self.counters.refused.add(1);
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
@@ -139,9 +145,20 @@ impl Acceptor {
     /// Gives a client to a loop. If the mailbox is full, the client waits.
     fn hand_over(&mut self, connection: Connection, number: u32) {
         let index = number as usize % self.loops.len();
+        if !self.limits.keepalive.is_zero() {
+            connection.set_keepalive(self.limits.keepalive);
+        }
+        let address = connection.peer_address().filter(|_| self.limits.per_address > 0);
+        let permit = address.map(|address| self.addresses.enter(address.ip()));
         self.clients_open.fetch_add(1, Ordering::Relaxed);
-        self.loops[index].waiting.push_back(LoopMessage::Client { connection: Box::new(connection), number });
+        self.loops[index].waiting.push_back(LoopMessage::Client { connection: Box::new(connection), number, permit });
         self.give(index);
+    }
+
+    /// Whether the address of a client already has as many connections as it may.
+    fn has_too_many(&self, connection: &Connection) -> bool {
+        let most = self.limits.per_address;
+        most > 0 && connection.peer_address().is_some_and(|address| self.addresses.count(address.ip()) >= most)
     }
 
     fn give_waiting(&mut self) {

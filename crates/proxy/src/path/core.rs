@@ -1,7 +1,7 @@
 //! Steps 3 and 8. Makes a job of a parsed request and sends it on its way; when its legs have answered, joins their replies.
 //! The sessions of one event loop share it.
 
-use crate::config::{Config, PartFailure, Stamps};
+use crate::config::{ClientLimits, Config, PartFailure, Stamps};
 use crate::observe::stats::{Stats, VERSION_LINE};
 use crate::path::dispatch::dispatcher::Dispatcher;
 use crate::path::job::{FollowUp, JobId, NextStep, SessionRef};
@@ -32,6 +32,7 @@ pub(crate) struct SessionSettings {
     /// Whether clients move to the loops of a new configuration: sessions take no more requests.
     pub(crate) is_moving: bool,
     pub(crate) client_buffer_bytes: u64,
+    pub(crate) limits: ClientLimits,
     pub(crate) wire: Limits,
 }
 
@@ -42,6 +43,8 @@ pub(crate) struct Core {
     pub(crate) clock: Clock,
     /// When this turn of the event loop began: precise enough for deadlines.
     pub(crate) turn: Nanos,
+    /// When a client has last read something.
+    pub(crate) delivered: Nanos,
     pub(crate) jobs: Jobs,
     pub(crate) answered: Vec<JobId>,
     pub(crate) dispatcher: Dispatcher,
@@ -86,6 +89,7 @@ impl SessionSettings {
             client_window: config.client_window,
             is_moving: false,
             client_buffer_bytes: config.client_buffer_bytes,
+            limits: config.client_limits.clone(),
             wire: Limits { value_bytes: config.value_bytes, ..Limits::default() },
         }
     }

@@ -6,6 +6,7 @@
 //! ```
 //! Everything that is readable is read before anything is written, so all bytes for one socket are written with one call.
 
+use crate::path::addresses::Permit;
 use crate::path::core::{Core, reuse};
 use crate::path::messages::{AcceptMessage, LoopMessage};
 use crate::path::session::{Gone, Progress, Session};
@@ -30,6 +31,8 @@ const CLOSE_WAIT: Duration = Duration::from_secs(1);
 const ADOPT_PAUSE: Duration = Duration::from_millis(1);
 /// How often the loop looks at the bytes that the others hold.
 const MEMORY_LOOK: Duration = Duration::from_millis(1);
+/// How often a session is checked in the time of the shortest timeout.
+const CHECKS_PER_TIMEOUT: u32 = 4;
 /// The longest time until buffered records and hot keys are published when the loop is idle.
 const PUBLISH_WAIT: Duration = Duration::from_millis(100);
 
@@ -47,6 +50,10 @@ pub(crate) struct EventLoop {
     again: Vec<usize>,
     /// Sessions whose replies are delivered and whose client has not closed yet: the deadline, slot and number of each.
     closing: VecDeque<(Nanos, usize, u32)>,
+    /// Sessions in the order in which they are next checked for a timeout: the time, slot and number of each.
+    checks: VecDeque<(Nanos, usize, u32)>,
+    /// The time between two checks of a session, if any timeout is on.
+    check_interval: Option<Duration>,
     /// Sessions in a TLS handshake: the deadline, slot and number of each.
     handshakes: VecDeque<(Nanos, usize, u32)>,
     clients_open: Arc<AtomicUsize>,
@@ -66,6 +73,7 @@ impl EventLoop {
         core: Core,
         clients_open: Arc<AtomicUsize>,
     ) -> EventLoop {
+        let check_interval = core.settings.limits.shortest_timeout().map(|timeout| timeout / CHECKS_PER_TIMEOUT);
         EventLoop {
             poller,
             mailbox,
@@ -75,6 +83,8 @@ impl EventLoop {
             touched: Vec::new(),
             again: Vec::new(),
             closing: VecDeque::new(),
+            checks: VecDeque::new(),
+            check_interval,
             handshakes: VecDeque::new(),
             clients_open,
             drain_until: None,
@@ -143,6 +153,7 @@ impl EventLoop {
         }
         let mut next = self.drain_until.unwrap_or(Nanos::NEVER);
         next = next.min(self.closing.front().map_or(Nanos::NEVER, |&(until, _, _)| until));
+        next = next.min(self.checks.front().map_or(Nanos::NEVER, |&(at, _, _)| at));
         next = next.min(self.handshakes.front().map_or(Nanos::NEVER, |&(until, _, _)| until));
         next = next.min(self.core.dispatcher.deadline());
         if !self.moving.is_empty() {
@@ -168,6 +179,24 @@ impl EventLoop {
         dispatcher.tick(&mut answered, time);
         self.end_closing();
         self.end_handshakes();
+        self.check_timeouts();
+    }
+
+    /// Closes the connections of clients on which nothing has happened for too long.
+    fn check_timeouts(&mut self) {
+        let Some(interval) = self.check_interval else { return };
+        while let Some(&(at, slot, number)) = self.checks.front() {
+            if at > self.core.turn {
+                return;
+            }
+            self.checks.pop_front();
+            let session = self.sessions.get(slot).filter(|session| session.number() == number);
+            match session.map(|session| session.is_overdue(&self.core)) {
+                Some(true) => self.remove(slot),
+                Some(false) => self.checks.push_back((self.core.turn + interval, slot, number)),
+                None => {}
+            }
+        }
     }
 
     /// Closes the connections of clients that did not close their side in time.
@@ -206,7 +235,7 @@ impl EventLoop {
     fn handle_messages(&mut self) {
         while let Some(message) = self.mailbox.take() {
             match message {
-                LoopMessage::Client { connection, number } => self.add_client(*connection, number),
+                LoopMessage::Client { connection, number, permit } => self.add_client(*connection, number, permit),
                 LoopMessage::BackendMoved { backend, endpoint } => {
                     let (dispatcher, mut answered, time) = self.core.parts();
                     dispatcher.connections().move_to(backend, &endpoint, &self.poller, &mut answered, time.turn);
@@ -227,7 +256,7 @@ impl EventLoop {
         }
     }
 
-    fn add_client(&mut self, mut connection: Connection, number: u32) {
+    fn add_client(&mut self, mut connection: Connection, number: u32, permit: Option<Permit>) {
         let entry = self.sessions.vacant_entry();
         let slot = entry.key();
         let is_welcome = self.drain_until.is_none();
@@ -235,10 +264,13 @@ impl EventLoop {
             if connection.is_handshaking() {
                 self.handshakes.push_back((self.core.turn + self.core.settings.handshake_timeout, slot, number));
             }
-            let mut session = Session::new(connection, slot as u32, number);
+            let mut session = Session::new(connection, slot as u32, number, permit, self.core.turn);
             session.begin_paused();
             self.core.jobs.clients.open(session.reference());
             entry.insert(session);
+            if let Some(interval) = self.check_interval {
+                self.checks.push_back((self.core.turn + interval, slot, number));
+            }
             self.touched.push(slot);
             self.core.journal.counters.clients_accepted.add(1);
         } else {
@@ -333,7 +365,7 @@ impl EventLoop {
             }
             if session.is_finished() {
                 self.close_session(slot);
-            } else if session.may_move(&self.core) {
+            } else if session.may_move(&mut self.core) {
                 self.hand_to_successor(slot);
             }
         }

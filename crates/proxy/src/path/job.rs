@@ -236,6 +236,8 @@ pub(crate) struct Job {
     pub(crate) session: SessionRef,
     pub(crate) port: u16,
     pub(crate) sequence: u32,
+    /// The number of this use of the job, which also changes if its request is sent again from the start.
+    pub(crate) begun: u32,
     pub(crate) verb: Verb,
     pub(crate) keys: u16,
     pub(crate) hits: u16,

@@ -18,6 +18,8 @@ const SPARE_JOBS: usize = 4096;
 pub(crate) struct Jobs {
     table: Vec<Job>,
     free: Vec<JobId>,
+    /// The number of the last use of a job.
+    begun: u32,
     pub(crate) outstanding: Outstanding,
     pub(crate) clients: Clients,
 }
@@ -85,7 +87,8 @@ impl Jobs {
         });
         let job = &mut self.table[id as usize];
         assert!(!job.is_live, "a job that has not ended cannot begin again");
-        job.is_live = true;
+        self.begun = self.begun.wrapping_add(1);
+        (job.is_live, job.begun) = (true, self.begun);
         id
     }
 
@@ -157,7 +160,8 @@ impl Jobs {
         }
         let must_drop = match self.clients.room_for(job.session, bytes) {
             Room::Enough => false,
-            Room::ClientIsFull => !job.may_exceed && is_repeatable(job),
+            // A client that moves to another loop takes its replies with it.
+            Room::ClientIsFull => !job.may_exceed && !self.clients.notes_idle && is_repeatable(job),
             Room::ProxyIsFull => may_be_dropped(job),
             // It was requested by a client that has left, or by the proxy itself.
             Room::NoClient => return job.session == SessionRef::NONE && !self.clients.is_full(bytes),
@@ -175,6 +179,8 @@ impl Jobs {
         let job = &mut self.table[id as usize];
         self.clients.dropped_changed(job.session, false);
         job.dropped_value = None;
+        self.begun = self.begun.wrapping_add(1);
+        job.begun = self.begun;
         job
     }
 

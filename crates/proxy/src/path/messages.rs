@@ -1,6 +1,7 @@
 //! What threads send each other: to the acceptor, and to an event loop.
 
 use crate::observe::histograms::StageHistograms;
+use crate::path::addresses::Permit;
 use clock::Nanos;
 use net::{Connection, Endpoint, Inherited, Post};
 use std::io;
@@ -23,7 +24,7 @@ pub(crate) enum AcceptMessage {
 #[derive(Debug)]
 pub(crate) enum LoopMessage {
     /// Serve this client.
-    Client { connection: Box<Connection>, number: u32 },
+    Client { connection: Box<Connection>, number: u32, permit: Option<Permit> },
     /// The name of a backend resolves to another address.
     BackendMoved { backend: u16, endpoint: Endpoint },
     /// Send a copy of the histograms.

@@ -3,15 +3,17 @@
 //! While a client does not read its replies, or has too many requests in flight, the proxy does not read from it.
 
 mod lines;
+mod open_line;
 mod read_again;
 mod refuse;
+mod timeouts;
 
+use crate::path::addresses::Permit;
 use crate::path::core::{Arrival, Core};
 use crate::path::job::{Job, JobId, SessionRef};
 use crate::path::leg_request::is_read;
 use crate::path::order::Access;
-use crate::path::session::lines::{OpenLine, has_more_keys};
-use crate::path::session::read_again::{FIRST_KEY_BYTES, FIRST_KEYS_MAX, may_change_values};
+use crate::path::session::open_line::{FIRST_KEY_BYTES, FIRST_KEYS_MAX, OpenLine, has_more_keys, may_change_values};
 use clock::Nanos;
 use net::{Buffers, Connection, Filled, is_tls_failure};
 use std::collections::VecDeque;
@@ -42,6 +44,10 @@ pub(crate) struct Session {
     swallow: u64,
     /// When the last read returned.
     received: Nanos,
+    /// When the client last read something, or had nothing to read.
+    delivered: Nanos,
+    /// Counts the client for its address.
+    _permit: Option<Permit>,
     /// No more requests are accepted: after `quit`, an unparsable request or the end of the input.
     is_ending: bool,
     is_paused: bool,
@@ -98,7 +104,7 @@ pub(crate) struct Gone;
 
 impl Session {
     /// A session for a connection that was just accepted.
-    pub(crate) fn new(connection: Connection, slot: u32, number: u32) -> Session {
+    pub(crate) fn new(connection: Connection, slot: u32, number: u32, permit: Option<Permit>, now: Nanos) -> Session {
         let port = connection.peer_address().map_or(0, |address| address.port());
         Session {
             connection,
@@ -109,7 +115,9 @@ impl Session {
             order: VecDeque::new(),
             unflushed: VecDeque::new(),
             swallow: 0,
-            received: Nanos::UNSET,
+            received: now,
+            delivered: now,
+            _permit: permit,
             is_ending: false,
             is_paused: false,
             in_flight_access: Access::Local,
@@ -145,12 +153,21 @@ impl Session {
     /// Whether this client can move to a loop of the new configuration: no reply is outstanding, and none of its jobs is left. A
     /// job of an acknowledged write is left until all replicas have answered: the next write uses another loop's connection and
     /// could overtake it.
-    pub(crate) fn may_move(&self, core: &Core) -> bool {
-        core.settings.is_moving && self.is_quiet() && core.jobs.clients.jobs_of(self.reference()) == 0
+    ///
+    /// Replies that the client has not read move with the connection, so their jobs end now.
+    pub(crate) fn may_move(&mut self, core: &mut Core) -> bool {
+        if !core.settings.is_moving || !self.is_quiet() {
+            return false;
+        }
+        let now = core.clock.now();
+        for (id, _) in self.unflushed.drain(..) {
+            core.journal.end(&mut core.jobs, id, now);
+        }
+        core.jobs.clients.jobs_of(self.reference()) == 0
     }
 
     fn is_quiet(&self) -> bool {
-        let is_delivered = self.order.is_empty() && self.unflushed.is_empty() && self.connection.outbox.is_empty();
+        let is_delivered = self.order.is_empty();
         let is_open = !self.is_ending && !self.is_input_done && !self.is_closing && !self.connection.is_handshaking();
         is_delivered && is_open && self.swallow == 0 && self.line.is_none()
     }
@@ -411,16 +428,22 @@ impl Session {
 
     /// Writes the replies that are complete, in the order of the requests. A job ends when the kernel has accepted its last byte.
     pub(crate) fn reply(&mut self, core: &mut Core) -> Result<(), Gone> {
+        let was_empty = self.connection.outbox.is_empty();
         self.deliver(core);
-        if self.unflushed.is_empty() {
+        if self.unflushed.is_empty() && self.connection.outbox.is_empty() {
             return Ok(());
         }
+        let written = self.connection.outbox.written_total();
         loop {
             self.flush(core)?;
             // What was written has made room for a reply that was dropped.
             if !self.connection.outbox.is_empty() || !self.deliver(core) {
                 break;
             }
+        }
+        if was_empty || self.connection.outbox.written_total() > written {
+            self.delivered = core.turn;
+            core.delivered = core.turn;
         }
         self.free_copied_replies(core);
         self.count_buffers(core);

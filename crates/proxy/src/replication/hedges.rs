@@ -24,13 +24,12 @@ pub(crate) struct Hedges {
     watched: VecDeque<Watched>,
 }
 
-/// One read. Job numbers are reused, so the request is identified by its connection and sequence number too.
+/// One read. Job numbers are reused, so the request is identified by the number of this use too.
 #[derive(Clone, Copy, Debug)]
 struct Watched {
     due: Nanos,
     job: JobId,
-    connection: u32,
-    sequence: u32,
+    begun: u32,
 }
 
 impl Hedges {
@@ -43,8 +42,7 @@ impl Hedges {
     pub(crate) fn watch(&mut self, id: JobId, job: &Job, now: Nanos) {
         self.tokens = (self.tokens + self.budget).min(BURST);
         if self.watched.len() < WATCHED_MAX {
-            let (connection, sequence) = (job.session.connection, job.sequence);
-            self.watched.push_back(Watched { due: now + self.delay, job: id, connection, sequence });
+            self.watched.push_back(Watched { due: now + self.delay, job: id, begun: job.begun });
         }
     }
 
@@ -58,7 +56,7 @@ impl Hedges {
         while let Some(watched) = self.watched.front().copied().filter(|watched| watched.due <= now) {
             self.watched.pop_front();
             let is_waiting = jobs.find(watched.job).is_some_and(|job| {
-                (job.session.connection, job.sequence) == (watched.connection, watched.sequence)
+                job.begun == watched.begun
                     // A fill has the session of the client whose read found the value.
                     && job.background.is_none()
                     && !job.is_over
@@ -96,7 +94,6 @@ mod tests {
             let id = jobs.begin();
             let job = jobs.get(id);
             job.add_leg(0);
-            job.sequence = now as u32;
             hedges.watch(id, job, Nanos(now));
             assert_eq!(hedges.next_due(&mut jobs, Nanos(now)), None, "the hedge is not due yet");
             assert_eq!(hedges.next_due(&mut jobs, Nanos(now + 1_000_000)), Some(id));
@@ -115,10 +112,9 @@ mod tests {
         assert_eq!(hedges.next_due(&mut jobs, Nanos(1_000_000)), None);
         let again = jobs.begin();
         let job = jobs.get(again);
-        job.sequence = 7;
         job.add_leg(0);
         hedges.watch(id, jobs.get(id), Nanos(0));
-        jobs.get(again).sequence = 8;
+        jobs.get(again).begun += 1;
         assert_eq!(hedges.next_due(&mut jobs, Nanos(1_000_000)), None, "another request has this number now");
         hedges.watch(id, jobs.get(id), Nanos(0));
         jobs.get(again).background = Some(BackgroundJob::Fill);

@@ -341,3 +341,31 @@ fn every_bad_file_is_one_clear_line() {
         assert!(line.contains(expected), "{line:?} does not contain {expected:?}");
     }
 }
+
+#[test]
+fn a_client_whose_handshake_is_under_way_at_a_reload_is_served() {
+    let authority = Authority::new();
+    let server = keeper();
+    let mut running = terminating(&authority, server, |_| ());
+    let mut clients = Vec::new();
+    for _ in 0..10 {
+        let (mut session, mut stream) = (authority.session(None), tcp(address(&running)));
+        session.write_tls(&mut stream).unwrap();
+        clients.push((session, stream));
+    }
+    // Others have sent nothing yet.
+    for _ in 0..10 {
+        clients.push((authority.session(None), tcp(address(&running))));
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    let config = running.config().clone();
+    let new = running.reload(config).unwrap();
+    let mut old = std::mem::replace(&mut running, new);
+    for (session, stream) in clients {
+        let mut client = TlsClient::new(session, stream);
+        ask(&mut client, "set k 0 0 3\r\nabc\r\nget k\r\n", "STORED\r\nVALUE k 0 3\r\nabc\r\nEND\r\n");
+    }
+    old.wait_for_clients(|| false);
+    stop(old);
+    stop(running);
+}

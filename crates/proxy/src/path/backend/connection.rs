@@ -131,6 +131,9 @@ impl BackendConnection {
     pub(crate) fn open(&mut self, poller: &Poller, is_patient: bool, answered: &mut AnsweredJobs<'_>, now: Nanos) {
         let connection = self.backend.endpoint.as_ref().and_then(|endpoint| {
             let mut connection = Connection::open(endpoint).ok()?;
+            if !self.backend.limits.keepalive.is_zero() {
+                connection.set_keepalive(self.backend.limits.keepalive);
+            }
             poller.add(&mut connection, self.token).ok().map(|()| connection)
         });
         (self.sequence, self.is_discarding, self.has_answered, self.opened) = (0, false, false, now);

@@ -43,6 +43,8 @@ pub(crate) struct BackendLimits {
     /// The largest reply to one request. A larger one is read to its end and discarded, and the request fails.
     pub(crate) reply_bytes: usize,
     pub(crate) wire: Limits,
+    /// Zero: the kernel does not check whether the backend still exists.
+    pub(crate) keepalive: Duration,
 }
 
 impl BackendLimits {

@@ -4,36 +4,13 @@
 use crate::path::core::{Arrival, Core};
 use crate::path::job::JobId;
 use crate::path::order::Access;
+use crate::path::session::open_line::{OpenLine, Rest};
 use crate::path::session::{Session, Taken};
-use wire::{KeyPart, Keys, Request, RequestError, Verb, parse_key_line, parse_keys};
+use records::Outcome;
+use wire::{KeyPart, Request, RequestError, Verb, parse_key_line, parse_keys};
 
-/// The most keys of one part, and of one client in flight. If the values are larger than expected, so many of them may have
-/// been requested on a connection that all clients share.
-pub(super) const KEYS_MAX: usize = 128;
 /// The most bytes of a line that are dropped after an invalid key. Then the connection is closed.
 const DROPPED_BYTES_MAX: usize = 8 << 20;
-
-/// A line of keys of which some have not been taken yet. The input continues with them.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct OpenLine {
-    verb: Verb,
-    exptime: i64,
-    /// All parts of a line have the same sequence number.
-    sequence: u32,
-    has_keys: bool,
-    rest: Rest,
-}
-
-/// What happens to the rest of a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Rest {
-    /// Its keys are requested.
-    Taken,
-    /// It is dropped, because of an invalid key. So many bytes of it were.
-    Dropped(usize),
-    /// It is dropped, because an earlier part has failed. The line has had no last part yet.
-    Failed,
-}
 
 impl Session {
     /// Begins a line of keys that is taken in parts. Returns nothing if it is another line.
@@ -60,7 +37,7 @@ impl Session {
                     return Taken::Bytes(consumed);
                 }
                 if is_empty && !line.has_keys {
-                    self.refuse(&RequestError::WrongWordCount, &unread[..consumed], core);
+                    self.refuse_part(line.sequence, RequestError::WrongWordCount, consumed, core);
                 } else {
                     let request = Request::Get { verb: line.verb, exptime: line.exptime, keys };
                     let access = if is_empty { Access::Local } else { self.access_of(&request, core) };
@@ -74,12 +51,21 @@ impl Session {
                 Taken::Bytes(consumed)
             }
             KeyPart::BadKey { consumed, is_last } => {
-                self.refuse(&RequestError::BadKey, &unread[..consumed], core);
+                self.refuse_part(line.sequence, RequestError::BadKey, consumed, core);
                 line.rest = Rest::Dropped(consumed);
                 self.line = (!is_last).then_some(line);
                 Taken::Bytes(consumed)
             }
         }
+    }
+
+    /// Ends the replies of a line with an error, unless an earlier part fails.
+    fn refuse_part(&mut self, sequence: u32, error: RequestError, consumed: usize, core: &mut Core) {
+        let id = core.begin(self.arrival_of(sequence, Verb::Invalid, false, consumed));
+        let job = core.jobs.get(id);
+        (job.outcome, job.is_done) = (Outcome::ClientError, true);
+        job.reply.extend_from_slice(error.line());
+        self.push(id, core);
     }
 
     /// Drops the rest of a line that has failed.
@@ -138,11 +124,6 @@ impl Session {
 fn without_end(reply: &[u8]) -> Option<usize> {
     let values = reply.strip_suffix(b"END\r\n").or_else(|| reply.strip_suffix(b"END\n"))?;
     (values.is_empty() || values.ends_with(b"\n")).then_some(values.len())
-}
-
-/// Whether a request has more keys than this.
-pub(super) fn has_more_keys(keys: &Keys<'_>, count: usize) -> bool {
-    keys.iter().nth(count).is_some()
 }
 
 #[cfg(test)]

@@ -7,15 +7,9 @@ use crate::path::job::JobId;
 use crate::path::jobs::is_repeatable;
 use crate::path::order::Access;
 use crate::path::session::Session;
-use crate::path::session::lines::KEYS_MAX;
+use crate::path::session::open_line::KEYS_MAX;
 use records::Outcome;
 use wire::{Request, Verb};
-
-/// The expected size of the first reply to a client, for each key.
-pub(super) const FIRST_KEY_BYTES: usize = 1024;
-
-/// The most keys of a client in flight before the first reply, when nothing is known of its values. One request can have more.
-pub(super) const FIRST_KEYS_MAX: usize = 32;
 
 /// The reply to a read that was dropped and must not be sent again.
 const SENT_LATER: &[u8] =
@@ -35,9 +29,12 @@ impl Session {
         let settings = &core.settings;
         let (_, dropped) = core.jobs.clients.replies_of(self.reference());
         let client_bytes = settings.client_buffer_bytes as usize;
-        // A client that sends no more is not moved: its last requests are answered here, as are the other keys of a line.
-        (!settings.is_moving || self.is_input_done || self.line.is_some())
-            && self.order.len() + self.unflushed.len() < settings.client_window
+        // A client that sends no more is not moved: its last requests are answered here. Of one that moves, only the rest of a
+        // line is taken, however slowly it reads.
+        if settings.is_moving && !self.is_input_done {
+            return self.line.is_some() && self.keys_in_order < KEYS_MAX;
+        }
+        self.order.len() + self.unflushed.len() < settings.client_window
             && dropped == 0
             && (self.connection.outbox.waiting_bytes() as usize) < client_bytes
             && (self.order.is_empty()
@@ -51,6 +48,9 @@ impl Session {
     pub(super) fn keys_with_room(&self, verb: Verb, core: &Core) -> usize {
         if core.settings.has_warm_up && verb != Verb::Get {
             return 1;
+        }
+        if core.settings.is_moving {
+            return KEYS_MAX;
         }
         let room = (core.settings.client_buffer_bytes as usize).saturating_sub(self.expected_bytes(core));
         (room / self.key_bytes).clamp(1, KEYS_MAX)
@@ -97,7 +97,9 @@ impl Session {
         let (held, _) = core.jobs.clients.replies_of(self.reference());
         let used = held + self.connection.outbox.waiting_bytes() as usize;
         let room = (core.settings.client_buffer_bytes as usize).saturating_sub(used);
-        let keys = room / self.key_bytes;
+        // A client that moves takes all its replies with it, however slowly it reads. Only `memory` bounds them.
+        let is_moving = core.settings.is_moving;
+        let keys = if is_moving { KEYS_MAX } else { room / self.key_bytes };
         if keys == 0 && !self.connection.outbox.is_empty() {
             return false;
         }
@@ -105,7 +107,8 @@ impl Session {
         let access = Access::Read.expecting(used + value_bytes, core.settings.overlap);
         let is_bulk = access == Access::BulkRead && !core.jobs.clients.has_late_writes(self.reference());
         self.in_flight_access = access;
-        let reader = core.read_again(id, keys.clamp(1, KEYS_MAX), ReadAgain { may_exceed: keys == 0, is_bulk });
+        let reader =
+            core.read_again(id, keys.clamp(1, KEYS_MAX), ReadAgain { may_exceed: keys == 0 || is_moving, is_bulk });
         if reader != id {
             // The keys of the two jobs are those of the one before.
             self.order.push_front(reader);
@@ -121,12 +124,4 @@ fn fail(id: JobId, line: &[u8], core: &mut Core) -> bool {
     job.reply.clear();
     job.reply.extend_from_slice(line);
     true
-}
-
-/// Whether a request may change a value that an earlier read returns. Touches do not, unless they expire the value.
-pub(super) fn may_change_values(request: &Request<'_>, access: Access) -> bool {
-    match request {
-        Request::Get { verb: Verb::Gat | Verb::Gats, exptime, .. } => *exptime < 0,
-        _ => matches!(access, Access::Write | Access::WriteAlone),
-    }
 }

@@ -1,0 +1,49 @@
+//! What the files of a session share: the state of a line of keys, and the limits of requests.
+
+use crate::path::order::Access;
+use wire::{Keys, Request, Verb};
+
+/// The most keys of one part, and of one client in flight. If the values are larger than expected, so many of them may have
+/// been requested on a connection that all clients share.
+pub(super) const KEYS_MAX: usize = 128;
+
+/// A line of keys of which some have not been taken yet. The input continues with them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OpenLine {
+    pub(super) verb: Verb,
+    pub(super) exptime: i64,
+    /// All parts of a line have the same sequence number.
+    pub(super) sequence: u32,
+    pub(super) has_keys: bool,
+    pub(super) rest: Rest,
+}
+
+/// What happens to the rest of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rest {
+    /// Its keys are requested.
+    Taken,
+    /// It is dropped, because of an invalid key. So many bytes of it were.
+    Dropped(usize),
+    /// It is dropped, because an earlier part has failed. The line has had no last part yet.
+    Failed,
+}
+
+/// The expected size of the first reply to a client, for each key.
+pub(super) const FIRST_KEY_BYTES: usize = 1024;
+
+/// The most keys of a client in flight before the first reply, when nothing is known of its values. One request can have more.
+pub(super) const FIRST_KEYS_MAX: usize = 32;
+
+/// Whether a request has more keys than this.
+pub(super) fn has_more_keys(keys: &Keys<'_>, count: usize) -> bool {
+    keys.iter().nth(count).is_some()
+}
+
+/// Whether a request may change a value that an earlier read returns. Touches do not, unless they expire the value.
+pub(super) fn may_change_values(request: &Request<'_>, access: Access) -> bool {
+    match request {
+        Request::Get { verb: Verb::Gat | Verb::Gats, exptime, .. } => *exptime < 0,
+        _ => matches!(access, Access::Write | Access::WriteAlone),
+    }
+}
