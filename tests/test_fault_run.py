@@ -1,26 +1,120 @@
-"""The short form of fault_run.py: a quarter of a minute of faults, and no policy violates its guarantees."""
+"""The short form of fault_run.py, and the table of what it uses: docs/test-coverage.md."""
 
-from fault_run import POLICIES, Report, judge, lines, run
+import re
+import tomllib
+from pathlib import Path
+
+from fault_clients import OTHERS, Counts, History, Write
+from fault_policies import POLICIES, Spelling, proxy_file, settings_of, toml
+from fault_proxy import EVENTS
+from fault_run import MEMORY_MIB, Report, judge, lines, run
+from fault_servers import FAULTS
+from programs import ROOT
 
 SECONDS = 13
+COVERAGE = (ROOT / "docs/test-coverage.md").read_text()
+REFERENCE = tomllib.loads((ROOT / "examples/proxy/reference.toml").read_text())
+
+
+def table(name, column):
+    """The cells of a column of a table of the page, by the first cell of their row."""
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in COVERAGE.splitlines()]
+    start = next(place for place, row in enumerate(rows) if row[0] == name)
+    place = rows[start].index(column)
+    end = next((at for at in range(start, len(rows)) if len(rows[at]) < 2), len(rows))
+    return {row[0].strip("`"): row[place] for row in rows[start + 2 : end]}
+
+
+def check_rows(name, used):
+    """Compare the rows that say `drawn` with what is used; all others must have a reason."""
+    cells = table(name, "fault run")
+    assert {row for row, cell in cells.items() if cell == "drawn"} == used & set(cells)
+    assert not [row for row, cell in cells.items() if cell != "drawn" and not re.match(r"no: .{10}", cell)]
 
 
 def test_no_policy_breaks_its_guarantees_under_faults(tmp_path):
     reports = run(SECONDS, 1, tmp_path)
     output = "\n".join("\n".join(lines(report)) for report in reports)
     assert not [report for report in reports if report.broken], output
-    assert sum(report.faults["killed"] for report in reports) > 0
-    assert sum(report.faults["frozen"] for report in reports) > 0
+    events = set().union(*(report.events for report in reports))
+    commands = set().union(*(report.clients.commands for report in reports))
+    check_rows("event", events)
+    # A short run does not draw every command of the list that it draws from.
+    check_rows("command", commands | set(OTHERS) | {"gets", "gat", "gats", "stats", "quit"})
+    assert set(FAULTS) | set(EVENTS.values()) <= set(table("event", "fault run"))
+
+
+def test_the_proxies_use_the_settings_that_the_table_names():
+    used = set()
+    for policy in POLICIES:
+        servers = {pool.name: [1000 + number for number in range(pool.servers)] for pool in policy.pools}
+        document = proxy_file(policy, servers, Spelling(), "folder")
+        assert tomllib.loads(toml(document)) == {key: value for key, value in document.items() if value != []}
+        found = settings_of(document)
+        # Values that are names, where a proxy has the default.
+        found |= {
+            row for row in defaults() if not any(known.startswith(row.split(" = ")[0]) for known in found)
+        }
+        used |= found
+    check_rows("setting", used)
+
+
+def defaults():
+    """The rows of the table that name the default of a key."""
+    pool = {f"pools.{key}": value for key, value in REFERENCE["pools"][0].items()}
+    values = {**REFERENCE, **pool}
+    return {row for row in table("setting", "fault run") if values.get(row.split(" = ")[0]) in row.split('"')}
+
+
+def test_the_page_names_files_that_exist():
+    named = set(re.findall(r"`([a-z_]+\.(?:rs|py))`", COVERAGE))
+    files = {path.name for folder in ("crates", "tests") for path in Path(ROOT, folder).rglob("*.*")}
+    assert named and named <= files, named - files
 
 
 def test_broken_guarantees_are_reported():
     for policy in POLICIES:
-        report = Report(policy, faults={"killed": 1, "frozen": 0}, proxy={"ejections": 3})
+        report = Report(policy, events={"reload": 1}, proxy={"ejections": 3}, peak_mib=MEMORY_MIB + 1)
+        report.before, report.after = {"threads": 5}, {"threads": 6}
+        report.clients = Counts(lost=["one"], wrong=["two", "three"])
         verification = {"checked": 9, "wrong": 0, "torn": 2, "stale": 1, "unexpected_reply": 0}
         totals = {"requests_sent": 9, "requests_answered": 8}
         report.load = {"totals": totals, "verification": verification, "errors": {"ERROR": 1}}
         judge(report)
-        stale = [] if policy.may_be_stale else ["1 stale"]
-        expected = ["2 torn", *stale, "9 sent, 8 answered", "an error of another kind: ERROR"]
+        stale = [] if policy.may_be_late else ["1 stale"]
+        expected = [
+            "2 torn",
+            *stale,
+            "9 sent, 8 answered",
+            "an error of another kind: ERROR",
+            "1 lost, the first: one",
+            "2 wrong, the first: two",
+            f"{MEMORY_MIB + 1} MiB of memory, more than {MEMORY_MIB}",
+            "6 threads, 5 at the start",
+        ]
         assert report.broken == expected
         assert lines(report)[-1] == f"  BROKEN: {'; '.join(expected)}"
+
+
+def test_a_writer_knows_which_versions_it_may_read():
+    policies = {policy.name: policy for policy in POLICIES}
+
+    def history(name):
+        """Version 1 is acknowledged at 10 s, 2 has failed, 3 is acknowledged at 20 s, 4 has failed."""
+        found = History(policies[name])
+        found.writes += [Write(1, False, 10.0), Write(2, False), Write(3, False, 20.0), Write(4, False)]
+        return found
+
+    def allowed(name, sent):
+        return [version for version in range(6) if history(name).is_allowed(version, sent)]
+
+    assert allowed("all-any", 20.1) == [3, 4]
+    # The only replica may still apply a failed write.
+    assert allowed("plain-shared", 20.1) == [2, 3, 4]
+    assert allowed("majority-failover", 20.1) == [1, 2, 3, 4]
+    assert allowed("majority-failover", 40.0) == [3, 4]
+    # The value of the warm-up pool was overwritten at 10 s.
+    assert allowed("warm-up-routed", 10.1) == [3, 4]
+    deleted = History(policies["all-any"])
+    deleted.writes += [Write(1, False, 10.0), Write(2, True, 20.0)]
+    assert [version for version in range(3) if deleted.is_allowed(version, 30.0)] == []

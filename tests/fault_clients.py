@@ -1,0 +1,430 @@
+"""The clients of fault_run.py, besides `waystage load`.
+
+A `Writer` is the only one that writes its keys, so it knows which values a reply may contain, also after failures. A
+`Hostile` client does what careless programs do: it does not read, half-closes, or vanishes. It checks that every
+reply arrives.
+"""
+
+import random
+import socket
+import threading
+import time
+import zlib
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from fault_policies import REPLY_TIMEOUT_S, Policy
+
+# How long a reply may take. A longer wait counts as a lost reply.
+PATIENCE_S = 25.0
+THINK_S = 0.01
+KEYS = 6
+# More than the proxy sends as one request.
+MANY = 300
+SIZES = (10, 10, 100, 1000, 20_000)
+LARGE = 400_000
+# Errors that a failing server, or a limit of the proxy, may cause.
+ERRORS = (
+    b"SERVER_ERROR backend ",
+    b"SERVER_ERROR out of memory",
+    b"SERVER_ERROR too ",
+    b"SERVER_ERROR proxy ",
+)
+
+
+class LostError(Exception):
+    """A reply did not arrive."""
+
+
+class WrongError(Exception):
+    """A reply does not belong to its request."""
+
+
+@dataclass
+class Counts:
+    """What the clients of one policy have seen."""
+
+    answered: int = 0
+    failed: int = 0
+    checked: int = 0
+    lost: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+    stale: list[str] = field(default_factory=list)
+    commands: set[str] = field(default_factory=set)
+    events: dict[str, int] = field(default_factory=dict)
+
+
+class Connection:
+    """A connection that reads lines and blocks."""
+
+    def __init__(self, port: int):
+        self.stream = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
+        self.file = self.stream.makefile("rb")
+
+    def send(self, request: bytes) -> None:
+        """Send bytes."""
+        self.stream.sendall(request)
+
+    def line(self) -> bytes:
+        """Return the next line without its end."""
+        try:
+            line = self.file.readline()
+        except OSError as error:
+            raise LostError(f"{error!r}") from error
+        if not line.endswith(b"\r\n"):
+            raise LostError("the connection was closed")
+        return line[:-2]
+
+    def block(self, length: int) -> bytes:
+        """Return a value of this length."""
+        try:
+            value = self.file.read(length + 2)
+        except OSError as error:
+            raise LostError(f"{error!r}") from error
+        if len(value) < length + 2:
+            raise LostError("the connection was closed inside a value")
+        return value[:-2]
+
+    def values(self) -> tuple[list[tuple[bytes, bytes]], bytes]:
+        """Return the keys and values of a reply to `get` and its like, and the last line."""
+        found = []
+        while (line := self.line()).startswith(b"VALUE "):
+            words = line.split()
+            found.append((words[1], self.block(int(words[3]))))
+        return found, line
+
+    def is_at_end(self) -> bool:
+        """Whether the proxy closes the connection without another byte."""
+        with suppress(OSError):
+            return self.file.read(1) == b""
+        return False
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.file.close()
+        self.stream.close()
+
+
+def value(key: str, version: int, length: int) -> bytes:
+    """Return the value of a version; it begins with both and a checksum of the rest."""
+    rest = (f"{key}.{version}." * (length // 10 + 1)).encode()[:length]
+    return f"{key} {version} {zlib.crc32(rest)} ".encode() + rest
+
+
+def version_of(key: str, data: bytes) -> int:
+    """Return the version of a value of this key."""
+    name, version, checksum, rest = data.split(b" ", 3)
+    if name.decode() != key or zlib.crc32(rest) != int(checksum):
+        raise WrongError(f"a value of {key} is torn or another key's: {data[:60]!r}")
+    return int(version)
+
+
+@dataclass
+class Write:
+    """One write: its version, or the deletion that has this number."""
+
+    version: int
+    is_delete: bool
+    acknowledged: float | None = None
+
+
+class History:
+    """The writes of one key, in order."""
+
+    def __init__(self, policy: Policy):
+        self.policy = policy
+        self.writes = [Write(0, is_delete=not policy.has_old_values, acknowledged=0.0)]
+
+    def is_allowed(self, version: int, sent: float) -> bool:
+        """Whether a read that was sent at this time may return this version."""
+        places = [place for place, write in enumerate(self.writes) if write.version == version]
+        if not places or self.writes[places[0]].is_delete:
+            return False
+        write, later = self.writes[places[0]], self.writes[places[0] + 1 :]
+        overwritten = [other.acknowledged for other in later if other.acknowledged is not None]
+        if not overwritten or (write.acknowledged is None and not self.policy.mends):
+            return True
+        # A read that the proxy sent in time is answered a little later.
+        return self.policy.may_be_late and sent < overwritten[0] + REPLY_TIMEOUT_S + 0.5
+
+
+class Writer(threading.Thread):
+    """The only client that writes its keys."""
+
+    def __init__(self, policy: Policy, number: int, ports: "Ports", counts: Counts, until: float):
+        super().__init__(daemon=True)
+        self.ports, self.counts, self.until = ports, counts, until
+        self.number, self.source = number, random.Random(f"{policy.name}{number}")
+        self.histories = {key: History(policy) for key in own_keys(number)}
+        self.connection: Connection | None = None
+        self.version = 0
+        self.token = b"1"
+
+    def run(self) -> None:
+        """Send requests until the end."""
+        opened = 0.0
+        while time.monotonic() < self.until:
+            try:
+                if self.connection is None or (self.source.random() < 0.01 and time.monotonic() > opened + 1):
+                    self.reconnect()
+                    opened = time.monotonic()
+                self.step()
+            except LostError as error:
+                self.counts.lost.append(f"writer {self.number}: {error}")
+                self.connection = None
+            except (WrongError, ValueError) as error:
+                self.counts.wrong.append(f"writer {self.number}: {error}")
+                self.connection = None
+            time.sleep(self.source.expovariate(1 / THINK_S))
+        if self.connection:
+            self.connection.close()
+
+    def reconnect(self) -> None:
+        """Leave with `quit`, and connect again: after a hand-over, to the new process."""
+        if self.connection:
+            self.connection.send(b"quit\r\n")
+            self.counts.commands.add("quit")
+            if not self.connection.is_at_end():
+                raise WrongError("a reply to quit")
+            self.connection.close()
+        self.connection = Connection(self.ports.proxy)
+
+    def step(self) -> None:
+        """Send one request, and check the reply."""
+        key = self.source.choice(list(self.histories))
+        chance = self.source.random()
+        if chance < 0.35:
+            self.get("get", [key])
+        elif chance < 0.45:
+            many = MANY if self.source.random() < 0.1 else 8
+            self.get("get", [self.source.choice(list(self.histories)) for _ in range(many)])
+        elif chance < 0.65:
+            self.write(key, "set")
+        elif chance < 0.70:
+            self.write(key, "delete")
+        elif chance < 0.74:
+            self.write(key, "ms")
+        elif chance < 0.78:
+            self.write(key, "md")
+        elif chance < 0.88:
+            self.meta_get(key)
+        else:
+            self.other(key)
+
+    def request(self, command: str, text: bytes) -> Connection:
+        """Send one request."""
+        assert self.connection
+        self.counts.commands.add(command)
+        try:
+            self.connection.send(text)
+        except OSError as error:
+            raise LostError(f"{error!r} while sending {text[:30]!r}") from error
+        return self.connection
+
+    def ended(self, line: bytes, *expected: bytes) -> bool:
+        """Whether a line is one of the expected replies; an error that a failure may cause is not."""
+        if line.startswith(expected):
+            self.counts.answered += 1
+            return True
+        if not line.startswith(ERRORS):
+            raise WrongError(f"{line[:80]!r} instead of {expected}")
+        self.counts.failed += 1
+        return False
+
+    def get(self, command: str, keys: list[str]) -> None:
+        """Read keys with `get` or one of its like."""
+        sent = time.monotonic()
+        expiry = "600 " if command.startswith("gat") else ""
+        if len(keys) > 128:
+            self.counts.events["a multi-get of more than 128 keys"] = 1
+        connection = self.request(command, f"{command} {expiry}{' '.join(keys)}\r\n".encode())
+        found, last = connection.values()
+        self.ended(last, b"END")
+        place = 0
+        for key, data in found:
+            if key.decode() not in keys[place:]:
+                raise WrongError(f"{key!r} was not requested, or is out of order")
+            place = keys.index(key.decode(), place) + 1
+            self.check(key.decode(), data, sent)
+
+    def check(self, key: str, data: bytes, sent: float) -> None:
+        """Check one value."""
+        version, history = version_of(key, data), self.histories[key]
+        self.counts.checked += 1
+        if not history.is_allowed(version, sent):
+            last = [(write.version, write.is_delete, write.acknowledged) for write in history.writes[-4:]]
+            self.counts.stale.append(f"{key} version {version}, read at {sent:.3f}, after {last}")
+
+    def meta_get(self, key: str) -> None:
+        """Read a key with `mg`."""
+        sent = time.monotonic()
+        line = self.request("mg", f"mg {key} v\r\n".encode()).line()
+        if line.startswith(b"VA "):
+            assert self.connection
+            self.check(key, self.connection.block(int(line.split()[1])), sent)
+        self.ended(line, b"VA ", b"EN")
+
+    def write(self, key: str, command: str) -> None:
+        """Write a key, and record whether the write was acknowledged."""
+        self.version += 1
+        is_delete = command in ("delete", "md")
+        write = Write(self.version, is_delete)
+        self.histories[key].writes.append(write)
+        if len(self.histories[key].writes) > 400:
+            del self.histories[key].writes[1:100]
+        if is_delete:
+            text = f"{command} {key}\r\n".encode()
+        else:
+            is_large = self.source.random() < 0.01
+            data = value(key, self.version, LARGE if is_large else self.source.choice(SIZES))
+            zeros = "" if command == "ms" else "0 0 "
+            text = f"{command} {key} {zeros}{len(data)}\r\n".encode() + data + b"\r\n"
+        line = self.request(command, text).line()
+        expected = (b"DELETED", b"NOT_FOUND", b"HD", b"NF") if is_delete else (b"STORED", b"HD")
+        if self.ended(line, *expected):
+            write.acknowledged = time.monotonic()
+
+    def other(self, key: str) -> None:
+        """Send one of the other commands. Those that write have keys of their own."""
+        own = f"other{self.number}"
+        command = self.source.choice([*OTHERS, "gets", "gat", "gats", "stats"])
+        if command in ("gets", "gat", "gats"):
+            return self.get(command, [key])
+        if command == "stats":
+            connection = self.request(command, b"stats\r\n")
+            while (line := connection.line()) != b"END":
+                if not line.startswith(b"STAT "):
+                    raise WrongError(f"{line!r} in statistics")
+            self.counts.answered += 1
+            return None
+        text, expected = OTHERS[command]
+        connection = self.request(command, text.replace(b"KEY", own.encode()))
+        line = connection.line()
+        if line.startswith(b"VA "):
+            connection.block(int(line.split()[1]))
+        self.ended(line, *expected)
+        return None
+
+
+# Commands whose effect is not followed, with the replies that they may have.
+STORED = (b"STORED", b"NOT_STORED", b"EXISTS", b"NOT_FOUND")
+NUMBER = (b"NOT_FOUND", b"CLIENT_ERROR cannot", *(str(digit).encode() for digit in range(10)))
+OTHERS = {
+    "add": (b"add KEY 0 60 1\r\n1\r\n", STORED),
+    "replace": (b"replace KEY 0 60 1\r\n2\r\n", STORED),
+    "append": (b"append KEY 0 60 1\r\n3\r\n", STORED),
+    "prepend": (b"prepend KEY 0 60 1\r\n4\r\n", STORED),
+    "cas": (b"cas KEY 0 60 1 7\r\n5\r\n", STORED),
+    "incr": (b"incr KEY 1\r\n", NUMBER),
+    "decr": (b"decr KEY 1\r\n", NUMBER),
+    "touch": (b"touch KEY 60\r\n", (b"TOUCHED", b"NOT_FOUND")),
+    "ma": (b"ma KEY v\r\n", (b"VA ", b"NF", b"CLIENT_ERROR cannot")),
+    "me": (b"me KEY\r\n", (b"ME ", b"EN")),
+    "mn": (b"mn\r\n", (b"MN",)),
+    "version": (b"version\r\n", (b"VERSION ",)),
+    "verbosity": (b"verbosity 1\r\n", (b"OK",)),
+}
+
+
+def own_keys(number: int) -> list[str]:
+    """Return the keys of a writer."""
+    return [f"w{number}k{place}" for place in range(KEYS)]
+
+
+@dataclass
+class Ports:
+    """Where the proxy listens."""
+
+    proxy: int
+
+
+class Hostile(threading.Thread):
+    """A client that pipelines large multi-gets and reads slowly, half-closes or vanishes, again and again."""
+
+    VALUE = b"h" * 700_000
+    KEYS = 8
+    PIPELINED = 12
+
+    def __init__(self, policy: Policy, ports: Ports, counts: Counts, until: float):
+        super().__init__(daemon=True)
+        self.ports, self.counts, self.until = ports, counts, until
+        self.source = random.Random(f"{policy.name}hostile")
+        self.keys = [f"h{place}" for place in range(self.KEYS)]
+
+    def run(self) -> None:
+        """Behave badly until the end."""
+        acts = (self.read_slowly, self.half_close, self.vanish, self.never_read)
+        names = (
+            "a client stops reading for a while",
+            "a client half-closes",
+            "a client vanishes",
+            "a client never reads",
+        )
+        while time.monotonic() < self.until - 3:
+            place = self.source.randrange(len(acts))
+            self.counts.events[names[place]] = self.counts.events.get(names[place], 0) + 1
+            try:
+                self.store_large()
+                acts[place]()
+            except (LostError, ConnectionError, TimeoutError) as error:
+                self.counts.lost.append(f"{names[place]}: {error!r}")
+            except (WrongError, ValueError) as error:
+                self.counts.wrong.append(f"{names[place]}: {error}")
+
+    def store_large(self) -> None:
+        """Store the large values. A failing server may refuse them."""
+        connection = Connection(self.ports.proxy)
+        self.counts.events["large values"] = self.counts.events.get("large values", 0) + 1
+        for key in self.keys[: 1 + self.source.randrange(self.KEYS)]:
+            connection.send(f"set {key} 0 600 {len(self.VALUE)}\r\n".encode() + self.VALUE + b"\r\n")
+            line = connection.line()
+            if line != b"STORED" and not line.startswith(ERRORS):
+                raise WrongError(f"{line!r} instead of STORED")
+        connection.close()
+
+    def pipeline(self, count: int) -> Connection:
+        """Send this number of large multi-gets."""
+        connection = Connection(self.ports.proxy)
+        connection.stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        connection.send(f"get {' '.join(self.keys)}\r\n".encode() * count)
+        return connection
+
+    def read_replies(self, connection: Connection, count: int) -> None:
+        """Check replies; pause now and then."""
+        for _ in range(count):
+            found, last = connection.values()
+            if any(data != self.VALUE for _, data in found):
+                raise WrongError("a large value is torn")
+            if last != b"END" and not last.startswith(ERRORS):
+                raise WrongError(f"{last!r} instead of END")
+            self.counts.answered += 1
+            time.sleep(self.source.choice((0.0, 0.02, 0.2)))
+
+    def read_slowly(self) -> None:
+        """Read the replies after a while, with pauses."""
+        connection = self.pipeline(self.PIPELINED)
+        time.sleep(self.source.uniform(0.1, 1.5))
+        self.read_replies(connection, self.PIPELINED)
+        connection.close()
+
+    def half_close(self) -> None:
+        """Half-close at once: all replies must arrive, and then the end."""
+        connection = self.pipeline(3)
+        connection.stream.shutdown(socket.SHUT_WR)
+        self.read_replies(connection, 3)
+        if not connection.is_at_end():
+            raise WrongError("bytes after the last reply")
+        connection.close()
+
+    def vanish(self) -> None:
+        """Leave with replies in flight, and inside a value."""
+        connection = self.pipeline(self.PIPELINED)
+        connection.send(b"set h0 0 600 700000\r\nhhh")
+        time.sleep(0.05)
+        connection.close()
+
+    def never_read(self) -> None:
+        """Stay for a while, and read nothing."""
+        connection = self.pipeline(self.PIPELINED)
+        time.sleep(self.source.uniform(0.5, 2.0))
+        connection.close()

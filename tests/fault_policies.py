@@ -1,0 +1,299 @@
+"""The proxies of fault_run.py: their policies, and what docs/consistency.md promises for each.
+
+Each proxy has a configuration file of its own. A reload writes the file again, with other names for the pools and
+another spelling of the addresses.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+SERVERS = 3
+# Timeouts of the proxies. A replica that has not answered an acknowledged write may return the old value until then.
+TIMEOUT_S = 0.3
+REPLY_TIMEOUT_S = 1.5
+TIMEOUTS = {"connect": "300ms", "read": "300ms", "write": "300ms", "reply": "1500ms"}
+EXPIRY = "600s"
+
+ALL = {"writes": "all"}
+LATE = "majority first"
+
+
+@dataclass(frozen=True)
+class Pool:
+    """A pool: its name, its servers, and the keys of the configuration that are not defaults."""
+
+    name: str
+    servers: int
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """One proxy. The first pool has all keys, except those of routes."""
+
+    name: str
+    pools: tuple[Pool, ...]
+    settings: dict[str, Any] = field(default_factory=dict)
+    # Prefixes and their pools.
+    routes: tuple[tuple[str, str], ...] = ()
+    # Another process takes over, instead of reloads.
+    hands_over: bool = False
+
+    @property
+    def may_be_late(self) -> bool:
+        """Whether a replica that has not answered an acknowledged write may return the old value."""
+        return any(pool.settings.get("writes") in ("majority", "first") for pool in self.pools)
+
+    @property
+    def mends(self) -> bool:
+        """Whether a failed write is never applied after a later one.
+
+        With one replica it may be, and a new process does not know what the old one had to delete.
+        """
+        own = self.pools[0].settings
+        return not self.hands_over and (own.get("replicas", 1) > 1 or "failover-pool" in own)
+
+    @property
+    def has_old_values(self) -> bool:
+        """Whether keys have values in a warm-up pool at the start."""
+        return "warm-up" in self.pools[0].settings
+
+
+def _failover(expiry: str = EXPIRY) -> dict[str, Any]:
+    return {"pool": "failover", "expiry": expiry}
+
+
+POLICIES = (
+    Policy(
+        "plain-failover",
+        (
+            Pool("main", SERVERS, {"failover-pool": _failover(), "failures": 2}),
+            Pool("failover", 2, {"replicas": 2}),
+        ),
+        {
+            "part-failure": "error",
+            "hot-keys": 8,
+            "clients-per-address": 500,
+            "client-idle-timeout": "5m",
+            "client-request-timeout": "20s",
+            "client-unread-timeout": "30s",
+            "tcp-keepalive": "20s",
+        },
+    ),
+    Policy(
+        "plain-shared",
+        (Pool("main", SERVERS, {"hash": "fnv1a_64", "hash-tag": "{}", "timeouts": {"connect": "200ms"}}),),
+        {"dispatch": "shared", "workers": 12, "multi-get": "by-key", "queue": 5000, "part-failure": "miss"},
+    ),
+    Policy(
+        "majority-failover",
+        (
+            Pool(
+                "main",
+                SERVERS,
+                {
+                    "replicas": 3,
+                    "writes": "majority",
+                    "reads": "primary",
+                    "failover": "on-error",
+                    "failover-pool": _failover(),
+                },
+            ),
+            Pool("failover", 1),
+        ),
+        {"part-failure": "partial", "client-window": 64, "stamps": "off"},
+    ),
+    Policy(
+        "all-any",
+        (
+            Pool(
+                "main",
+                SERVERS,
+                {
+                    "replicas": 3,
+                    "writes": "all",
+                    "reads": "any",
+                    "failover": "on-error",
+                    "distribution": "rendezvous",
+                },
+            ),
+        ),
+        {"dispatch": "per-backend", "readers": 6, "writers": 4, "queue": 5000, "part-failure": "error"},
+    ),
+    Policy(
+        "all-least-sharded",
+        (
+            Pool(
+                "main",
+                SERVERS,
+                {
+                    "replicas": 3,
+                    "writes": "all",
+                    "reads": "least-outstanding",
+                    "failover": "on-miss",
+                    "distribution": "modulo",
+                    "hash": "crc32",
+                    "shadow": {"to": "shadow", "share": 1.0, "reads": True},
+                },
+            ),
+            Pool("shadow", 1),
+        ),
+        {"dispatch": "shared", "workers": 16, "multi-get": "sharded"},
+    ),
+    Policy(
+        "all-any-whole",
+        (
+            Pool(
+                "main",
+                2,
+                {
+                    "replicas": 2,
+                    "writes": "all",
+                    "reads": "any",
+                    "failover": "on-error",
+                    "hash": "xxh3_64",
+                    "failover-pool": _failover(),
+                },
+            ),
+            Pool("failover", 1),
+        ),
+        {"dispatch": "shared", "workers": 8, "multi-get": "whole", "client-buffer": "256k"},
+    ),
+    Policy(
+        "first-hedged",
+        (
+            Pool(
+                "main",
+                SERVERS,
+                {
+                    "replicas": 2,
+                    "writes": "first",
+                    "reads": "any",
+                    "failover": "on-error",
+                    "distribution": "jump",
+                    "hedge": {"delay": "20ms", "budget": 0.1},
+                },
+            ),
+        ),
+        {"dispatch": "per-backend", "readers": 8, "writers": 2, "backend-window": 512},
+    ),
+    Policy(
+        "warm-up-routed",
+        (
+            Pool(
+                "main",
+                SERVERS,
+                {
+                    "replicas": 2,
+                    "warm-up": {"from": "old", "expiry": EXPIRY},
+                    "shadow": {"to": "new", "share": 0.5},
+                    "hash": "md5",
+                },
+            ),
+            Pool("old", 1),
+            Pool("new", 1, {"flush": False}),
+            Pool("others", 1),
+        ),
+        {"records": "records", "sample": 50, "stamps": "sampled"},
+        routes=(("memtier-", "others"),),
+    ),
+    Policy(
+        "hand-over",
+        (Pool("main", SERVERS, {"replicas": 2, "writes": "all", "reads": "primary"}),),
+        {"hand-over-wait": "30s"},
+        hands_over=True,
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """How a configuration file writes the same pools and servers."""
+
+    suffix: str = ""
+    host: str = "127.0.0.1"
+
+
+def proxy_file(
+    policy: Policy, ports: dict[str, list[int]], spelling: Spelling, folder: str
+) -> dict[str, Any]:
+    """Return the configuration of a proxy in front of servers on these ports, as a document."""
+    references = {"failover-pool": "pool", "warm-up": "from", "shadow": "to"}
+
+    def pool(one: Pool) -> dict[str, Any]:
+        # The name is hashed, so that another spelling of the address does not move keys to other servers.
+        servers = [
+            {
+                "address": f"{spelling.host}:{port}",
+                "name": f"{one.name}-{number}",
+                "weight": 1 + (number == 1),
+            }
+            for number, port in enumerate(ports[one.name])
+        ]
+        settings = dict(one.settings)
+        for key, reference in references.items():
+            if key in settings:
+                settings[key] = {**settings[key], reference: settings[key][reference] + spelling.suffix}
+        settings["timeouts"] = {**TIMEOUTS, **settings.get("timeouts", {})}
+        return {"name": one.name + spelling.suffix, "servers": servers, **settings}
+
+    document = {
+        "listen": "127.0.0.1:0",
+        "metrics": "127.0.0.1:0",
+        "loops": 2,
+        "memory": "64m",
+        **policy.settings,
+    }
+    if policy.hands_over:
+        document["control"] = f"{folder}/control"
+    if "records" in document:
+        document["records"] = f"{folder}/records"
+    document["pools"] = [pool(one) for one in policy.pools]
+    document["routes"] = [{"prefix": prefix, "pool": to + spelling.suffix} for prefix, to in policy.routes]
+    return document
+
+
+def toml(document: dict[str, Any]) -> str:
+    """Return a document as TOML: keys, and tables of `[[pools]]` and `[[routes]]`."""
+    lists = {key: value for key, value in document.items() if _is_list_of_tables(value)}
+    lines = [
+        f"{key} = {_value(value)}" for key, value in document.items() if key not in lists and value != []
+    ]
+    for key, tables in lists.items():
+        for table in tables:
+            lines += [f"[[{key}]]", *(f"{name} = {_value(value)}" for name, value in table.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _is_list_of_tables(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and isinstance(value[0], dict)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {_value(inner)}" for key, inner in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(_value(inner) for inner in value) + "]"
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def settings_of(document: dict[str, Any]) -> set[str]:
+    """Return the settings of a configuration: each key, and `key = "value"` of those with text."""
+    found: set[str] = set()
+
+    def collect(value: Any, key: str) -> None:
+        if isinstance(value, dict):
+            for name, inner in value.items():
+                collect(inner, f"{key}.{name}" if key else name)
+        elif _is_list_of_tables(value):
+            found.add(key)
+            for inner in value:
+                collect(inner, key)
+        else:
+            found.add(key)
+            found.add(f'{key} = "{value}"')
+
+    collect(document, "")
+    return found

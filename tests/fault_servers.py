@@ -1,0 +1,184 @@
+"""The servers of fault_run.py, what happens to them, and a relay that makes one of them slow."""
+
+import random
+import select
+import signal
+import socket
+import subprocess
+import threading
+import time
+from contextlib import suppress
+
+from programs import MEMCACHED, WAYSTAGE, connect, free_ports, missing
+
+# How long a fault lasts, and how long the servers then run without a fault.
+AWAY_S = (0.05, 3.0)
+PAUSE_S = (0.1, 1.5)
+# How long a slow server delays each piece of a reply: below and above the proxies' timeouts.
+DELAYS_S = (0.02, 0.1, 0.5)
+FAULTS = (
+    "a server is killed",
+    "a server is unreachable, and keeps its values",
+    "a server is slow",
+    "a server answers too late",
+    "a server half-closes",
+    "a server closes the connection with requests in flight",
+)
+
+
+class Server:
+    """A server process: memcached if it is installed, otherwise the embedded cache."""
+
+    def __init__(self):
+        (self.port,) = free_ports(1)
+        self.spawn()
+
+    def spawn(self) -> None:
+        """Start the server, and wait until it listens."""
+        embedded = [str(WAYSTAGE), "cache", "--listen", f"127.0.0.1:{self.port}"]
+        command = embedded if missing("memcached") else [*MEMCACHED, str(self.port), "-m", "128", "-I", "2m"]
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        connect(self.port).close()
+
+    def restart(self, away_s: float) -> None:
+        """Kill the server, and start it again, empty, after this time."""
+        self.process.kill()
+        self.process.wait()
+        time.sleep(away_s)
+        self.spawn()
+
+    def freeze(self, away_s: float) -> None:
+        """Stop the server with SIGSTOP for this time; it then continues with its values and queued requests."""
+        self.process.send_signal(signal.SIGSTOP)
+        time.sleep(away_s)
+        self.process.send_signal(signal.SIGCONT)
+
+    def end(self) -> None:
+        """Kill the server."""
+        self.process.send_signal(signal.SIGCONT)
+        self.process.kill()
+        self.process.wait()
+
+
+class Relay:
+    """Passes the bytes of connections to a server on, late if a delay is set. It can also half-close or close them."""
+
+    def __init__(self, port: int):
+        self.to = port
+        self.delay_s = 0.0
+        self.pairs: list[tuple[socket.socket, socket.socket]] = []
+        self.lock = threading.Lock()
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=256)
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            try:
+                server = socket.create_connection(("127.0.0.1", self.to), timeout=1)
+            except OSError:
+                client.close()
+                continue
+            server.settimeout(None)
+            with self.lock:
+                self.pairs.append((client, server))
+            threading.Thread(target=self._pass_on, args=(client, server), daemon=True).start()
+
+    def _pass_on(self, client: socket.socket, server: socket.socket) -> None:
+        """Pass bytes on until one side ends. Only replies are late."""
+        with suppress(OSError, ValueError):
+            while True:
+                for readable in select.select([client, server], [], [])[0]:
+                    piece = readable.recv(1 << 18)
+                    if not piece:
+                        return self._close(client, server)
+                    if readable is server and self.delay_s:
+                        time.sleep(self.delay_s)
+                    (client if readable is server else server).sendall(piece)
+        return self._close(client, server)
+
+    def _close(self, *pair: socket.socket) -> None:
+        with self.lock:
+            self.pairs = [known for known in self.pairs if known != pair]
+        for side in pair:
+            with suppress(OSError):
+                side.shutdown(socket.SHUT_RDWR)
+            side.close()
+
+    def half_close(self) -> None:
+        """End the replies of every connection; requests can still arrive."""
+        self._shut_down(socket.SHUT_WR)
+
+    def cut(self) -> None:
+        """Close every connection."""
+        self._shut_down(socket.SHUT_RDWR)
+
+    def _shut_down(self, how: int) -> None:
+        with self.lock:
+            pairs = list(self.pairs)
+        for client, _ in pairs:
+            with suppress(OSError):
+                client.shutdown(how)
+
+    def end(self) -> None:
+        """Close everything."""
+        with suppress(OSError):
+            self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        self.cut()
+
+
+class Servers:
+    """The servers of one proxy, pool by pool. The first server of each pool is behind a relay."""
+
+    def __init__(self, pools: dict[str, int]):
+        self.of_pool = {name: [Server() for _ in range(count)] for name, count in pools.items()}
+        self.relays = {name: Relay(servers[0].port) for name, servers in self.of_pool.items()}
+
+    def ports(self) -> dict[str, list[int]]:
+        """Return the ports for the proxy's configuration."""
+        return {
+            name: [self.relays[name].port, *(server.port for server in servers[1:])]
+            for name, servers in self.of_pool.items()
+        }
+
+    def disturb(self, until: float, source: random.Random, counts: dict[str, int]) -> None:
+        """Let one fault after another happen until this moment. The first pool has most of them."""
+        names = list(self.of_pool)
+        # A short run needs several, too.
+        away_most_s = max(AWAY_S[0], min(AWAY_S[1], (until - time.monotonic()) / 10))
+        while time.monotonic() < until:
+            pool = names[0] if source.random() < 0.6 else source.choice(names)
+            longest_s = max(AWAY_S[0], min(away_most_s, until - time.monotonic()))
+            fault, away_s = source.choice(FAULTS), source.uniform(AWAY_S[0], longest_s)
+            counts[fault] = counts.get(fault, 0) + 1
+            self._happen(fault, pool, away_s, source)
+            time.sleep(max(0.0, min(source.uniform(*PAUSE_S), until - time.monotonic())))
+
+    def _happen(self, fault: str, pool: str, away_s: float, source: random.Random) -> None:
+        server, relay = source.choice(self.of_pool[pool]), self.relays[pool]
+        match FAULTS.index(fault):
+            case 0:
+                server.restart(away_s)
+            case 1:
+                server.freeze(away_s)
+            case 2 | 3 as place:
+                relay.delay_s = DELAYS_S[2] if place == 3 else source.choice(DELAYS_S[:2])
+                time.sleep(away_s)
+                relay.delay_s = 0.0
+            case 4:
+                relay.half_close()
+            case _:
+                relay.cut()
+
+    def end(self) -> None:
+        """Kill all servers."""
+        for relay in self.relays.values():
+            relay.end()
+        for servers in self.of_pool.values():
+            for server in servers:
+                server.end()
