@@ -7,7 +7,7 @@ mod common;
 use common::{Proxy, servers};
 use proxy::Timeouts;
 use std::time::Duration;
-use testkit::{Scripted, Server, memory_bytes};
+use testkit::{GatedServer, Scripted, Server, memory_bytes};
 
 #[test]
 fn a_client_that_fills_its_window_exactly_and_half_closes_is_closed() {
@@ -19,6 +19,21 @@ fn a_client_that_fills_its_window_exactly_and_half_closes_is_closed() {
         client.expect(format!("VERSION {}\r\n", proxy::VERSION_LINE).repeat(16));
         client.expect_closed();
     }
+}
+
+#[test]
+fn a_client_whose_last_request_waits_for_room_is_closed_although_it_sends_more() {
+    let server = GatedServer::start();
+    let proxy = Proxy::at(&[server.address()], |config| (config.loops, config.client_window) = (1, 1));
+    let mut client = proxy.client();
+    client.send("get a\r\nquit\r\n");
+    server.received(1);
+    // These bytes stay unread, because the window is full.
+    client.send("get b\r\n");
+    std::thread::sleep(Duration::from_millis(50));
+    server.answer("get a", "END\r\n");
+    client.expect("END\r\n");
+    client.expect_closed();
 }
 
 #[test]

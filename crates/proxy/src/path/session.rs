@@ -233,7 +233,9 @@ impl Session {
         if self.is_paused || self.blocked.is_some() || !self.connection.is_readable() {
             return Ok(Progress::Taken);
         }
-        self.receive(buffers, core)
+        // The requests that were taken may be complete already, also if nothing more is read.
+        let progress = self.receive(buffers, core)?;
+        Ok(if progress == Progress::Nothing { Progress::Taken } else { progress })
     }
 
     /// Stops reading. Requests that were read are still answered.
