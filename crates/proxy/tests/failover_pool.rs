@@ -12,6 +12,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use testkit::{Client, Server, memcached_is_here};
 
+/// A timeout that is long enough for a busy machine, and short enough for a test.
+const TIMEOUT: Duration = Duration::from_secs(1);
+
 /// How a server fails, and comes back.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Outage {
@@ -45,7 +48,7 @@ fn proxy(main: &Server, failover: &Server, change: impl FnOnce(&mut Config)) -> 
         config.pools.push(PoolConfig::new("failover", &[failover.address().to_string()]));
         config.pools[0].failover_pool = Some(FailoverPool { pool: "failover".into(), expiry: Duration::from_secs(60) });
         // A delete that has timed out withholds the key for a whole reply.
-        config.pools.iter_mut().for_each(|pool| pool.timeouts = Timeouts::all(Duration::from_millis(200)));
+        config.pools.iter_mut().for_each(|pool| pool.timeouts = Timeouts::all(TIMEOUT));
         change(config);
     })
 }
@@ -168,10 +171,11 @@ fn every_write_to_the_pool_deletes_what_the_failover_pool_has() {
             assert_eq!(acknowledged(&mut client, &format!("set {key} 0 0 1\r\n3\r\n")), "STORED\r\n");
         }
         main.restart();
-        until("no invalidation is pending", || {
-            acknowledged(&mut client, "get other\r\n");
-            proxy.stats().contains("waystage_invalidations_pending 0\r\n")
+        until("the client's event loop has a connection to the server", || {
+            assert_eq!(acknowledged(&mut client, "set k 0 0 1\r\n3\r\n"), "STORED\r\n");
+            value_at(main.address()).is_some()
         });
+        until("no invalidation is pending", || proxy.stats().contains("waystage_invalidations_pending 0\r\n"));
         for (number, (write, reply)) in WRITES.into_iter().enumerate() {
             Client::connect(main.address()).ask(format!("set k{number} 0 0 1\r\n5\r\n"), "STORED\r\n");
             let value = if write.ends_with("2000\r\n") { "x".repeat(2000) + "\r\n" } else { String::new() };
@@ -206,7 +210,6 @@ fn a_failover_pool_that_cannot_delete_a_value_is_not_read() {
     });
     failover.freeze();
     assert_eq!(acknowledged(&mut client, "set k 0 0 1\r\n7\r\n"), "STORED\r\n");
-    client.ask("get k\r\n", "VALUE k 0 1\r\n7\r\nEND\r\n");
     main.kill();
     failover.thaw();
     let clock = Clock::monotonic();
@@ -235,7 +238,7 @@ fn a_cas_token_is_not_compared_with_one_of_the_failover_pool() {
         let line = client.line();
         assert!(line.starts_with("SERVER_ERROR"), "{line}");
     }
-    client.ask("get k\r\n", "VALUE k 0 1\r\n3\r\nEND\r\n");
+    until("the value is found unchanged", || value(&mut client).is_some_and(|value| value == "3"));
 }
 
 #[test]
