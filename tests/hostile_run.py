@@ -21,7 +21,7 @@ import time
 import urllib.request
 from pathlib import Path
 
-from fault_run import Servers
+from fault_servers import Server
 from hostile_clients import LARGE_BYTES, LARGE_KEYS, Place, misbehave
 from hostile_servers import HostileServer
 from programs import WAYSTAGE, connect
@@ -32,6 +32,7 @@ DISCIPLINES = {
     "shared": 'dispatch = "shared"\nworkers = 32',
 }
 HOSTILE_CLIENTS = 8
+CORRECT_SERVERS = 3
 HOSTILE_SERVERS = 3
 # Connections to the servers that are open at the end and were not at the beginning: some disciplines open several.
 SPARE_DESCRIPTORS = 48
@@ -90,8 +91,9 @@ class Proxy:
         config.write_text(
             f'listen = ["127.0.0.1:0", "tls:127.0.0.1:0"]\nmetrics = "127.0.0.1:0"\nloops = 2\n'
             f'control = "{self.control}"\ntls-certificate = "{certificate}"\ntls-key = "{key}"\n'
-            f'tls-handshake-timeout = "1s"\n{DISCIPLINES[discipline]}\n'
-            f'[[pools]]\nname = "calm"\nservers = {json.dumps([f"127.0.0.1:{port}" for port in servers.ports])}\n'
+            f'tls-handshake-timeout = "1s"\nclient-request-timeout = "3s"\nclient-unread-timeout = "5s"\n'
+            f'metrics-timeout = "2s"\n{DISCIPLINES[discipline]}\n'
+            f'[[pools]]\nname = "calm"\nservers = {json.dumps([f"127.0.0.1:{server.port}" for server in servers])}\n'
             f'timeouts = {{ connect = "10s", read = "10s", write = "10s" }}\n'
             f'[[pools]]\nname = "wild"\nservers = {json.dumps([server.address for server in wild])}\n'
             f'timeouts = {{ connect = "{WILD_TIMEOUT_S}s", read = "{WILD_TIMEOUT_S}s", write = "{WILD_TIMEOUT_S}s" }}\n'
@@ -230,7 +232,7 @@ class Run:
     def __init__(self, discipline, seed, folder):
         self.discipline, self.folder, self.source = discipline, folder, random.Random(seed)
         self.problems, self.memory, self.proxy, self.load = [], [], None, None
-        self.servers = Servers()
+        self.servers = [Server() for _ in range(CORRECT_SERVERS)]
         self.wild = [
             HostileServer(self.source.getrandbits(64), WILD_TIMEOUT_S) for _ in range(HOSTILE_SERVERS)
         ]
@@ -298,7 +300,8 @@ class Run:
             self.proxy.end()
         for server in self.wild:
             server.end()
-        self.servers.end()
+        for server in self.servers:
+            server.end()
 
 
 def play(discipline, seconds, seed, folder):
