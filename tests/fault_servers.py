@@ -1,7 +1,6 @@
 """The servers of fault_run.py, what happens to them, and a relay that makes one of them slow."""
 
 import random
-import select
 import signal
 import socket
 import subprocess
@@ -86,20 +85,19 @@ class Relay:
             server.settimeout(None)
             with self.lock:
                 self.pairs.append((client, server))
-            threading.Thread(target=self._pass_on, args=(client, server), daemon=True).start()
+            for ends in ((client, server), (server, client)):
+                threading.Thread(target=self._pass_on, args=(*ends, client, server), daemon=True).start()
 
-    def _pass_on(self, client: socket.socket, server: socket.socket) -> None:
-        """Pass bytes on until one side ends. Only replies are late."""
+    def _pass_on(
+        self, source: socket.socket, to: socket.socket, client: socket.socket, server: socket.socket
+    ) -> None:
+        """Pass the bytes of one direction on until it ends. Only replies are late."""
         with suppress(OSError, ValueError):
-            while True:
-                for readable in select.select([client, server], [], [])[0]:
-                    piece = readable.recv(1 << 18)
-                    if not piece:
-                        return self._close(client, server)
-                    if readable is server and self.delay_s:
-                        time.sleep(self.delay_s)
-                    (client if readable is server else server).sendall(piece)
-        return self._close(client, server)
+            while piece := source.recv(1 << 18):
+                if source is server and self.delay_s:
+                    time.sleep(self.delay_s)
+                to.sendall(piece)
+        self._close(client, server)
 
     def _close(self, *pair: socket.socket) -> None:
         with self.lock:

@@ -4,6 +4,7 @@
 use super::random::Random;
 use super::simulated_store::Store;
 use clock::{Clock, Nanos};
+use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -46,7 +47,7 @@ struct Server {
     is_calm: AtomicBool,
     /// Until when it is cut off.
     down_until: AtomicU64,
-    connections: Mutex<Vec<TcpStream>>,
+    connections: Mutex<HashMap<usize, TcpStream>>,
 }
 
 /// One connection.
@@ -82,7 +83,7 @@ impl SimulatedBackend {
             is_over: AtomicBool::new(false),
             is_calm: AtomicBool::new(false),
             down_until: AtomicU64::new(0),
-            connections: Mutex::new(Vec::new()),
+            connections: Mutex::default(),
         });
         let shared = server.clone();
         let accepting = std::thread::spawn(move || {
@@ -94,10 +95,14 @@ impl SimulatedBackend {
                 if shared.is_cut_off() {
                     continue;
                 }
-                shared.connections.lock().unwrap().extend(stream.try_clone());
+                shared.connections.lock().unwrap().extend(stream.try_clone().map(|stream| (number, stream)));
                 let (server, random, life) = (shared.clone(), Random(random.next()), shared.store.lock().unwrap().life);
                 let peer = Peer { stream, number, random, server, life, ready: Vec::new(), stalls: 0 };
-                std::thread::spawn(move || peer.serve());
+                std::thread::spawn(move || {
+                    let (server, number) = (peer.server.clone(), peer.number);
+                    peer.serve();
+                    server.connections.lock().unwrap().remove(&number);
+                });
             }
         });
         SimulatedBackend { address, server, accepting: Some(accepting) }
@@ -140,7 +145,7 @@ impl Server {
     /// Makes it unreachable for a while and closes its connections. It may still apply requests that it has received.
     fn cut_off(&self, length: Duration) {
         self.down_until.store((self.clock.now() + length).0, Ordering::SeqCst);
-        for connection in self.connections.lock().unwrap().drain(..) {
+        for (_, connection) in self.connections.lock().unwrap().drain() {
             let _ = connection.shutdown(Shutdown::Both);
         }
         if self.faults.forgets {

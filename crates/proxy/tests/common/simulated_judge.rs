@@ -141,7 +141,8 @@ impl Judge {
             }
             (Ask::Append { key, .. }, Reply::NotStored) => self.may_miss(key),
             (Ask::Touch { key }, Reply::Touched) => {
-                let may_touch = self.may_be_there(key, request);
+                // A backend with a pending invalidation receives it, too.
+                let may_touch = self.promises.of(key).mends || self.may_be_there(key, request);
                 self.keys.entry(key.clone()).or_default().touch();
                 may_touch
             }
