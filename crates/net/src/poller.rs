@@ -103,6 +103,14 @@ impl Poller {
         self.poll.registry().register(listening.source(), token, Interest::READABLE)
     }
 
+    /// Removes a listening socket. Closing it would not be enough while another process or configuration listens on it, too.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn remove_listening(&self, listening: &mut Listening) -> io::Result<()> {
+        self.poll.registry().deregister(listening.source())
+    }
+
     /// Adds a control socket.
     ///
     /// # Errors

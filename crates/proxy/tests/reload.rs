@@ -147,6 +147,33 @@ fn a_client_stays_until_every_replica_has_answered_its_writes() {
     assert_eq!((old.stop().unwrap().requests, running.stop().unwrap().requests), (1, 1));
 }
 
+/// The clients of all earlier configurations move to the newest one. The one between may have ended by then.
+#[test]
+fn a_client_that_is_slow_to_move_skips_a_configuration() {
+    let backend = GatedServer::start();
+    let patient = || {
+        let mut config = Config::new("127.0.0.1:0", &[backend.address().to_string()]);
+        config.pools[0].timeouts = Timeouts::all(Duration::from_secs(20));
+        config.loops = 1;
+        config
+    };
+    let mut running = start(patient(), Clock::monotonic()).unwrap();
+    let mut client = Client::connect(running.address().unwrap());
+    client.send("get k\r\n");
+    backend.received(1);
+    let mut first = replace(&mut running, patient());
+    let mut second = replace(&mut running, patient());
+    second.wait_for_clients(|| false);
+    assert_eq!(second.stop().unwrap().requests, 0);
+    backend.answer("get k", "END\r\n");
+    client.expect("END\r\n");
+    client.send("get j\r\n");
+    backend.answer("get j", "END\r\n");
+    client.expect("END\r\n");
+    first.wait_for_clients(|| false);
+    assert_eq!((first.stop().unwrap().requests, running.stop().unwrap().requests), (1, 1));
+}
+
 #[test]
 fn an_invalid_configuration_changes_nothing() {
     let servers = servers(2);

@@ -45,6 +45,7 @@ impl Running {
 
     /// Stops accepting, and moves the clients to the new acceptor.
     pub(crate) fn move_clients_to(&mut self, successor: &Post<AcceptMessage>) {
+        self.newest_acceptor.replace(successor.clone());
         let (sender, receiver) = sync_channel(1);
         if self.accept_post.send(AcceptMessage::Retire(sender)).is_ok() {
             let _ = receiver.recv_timeout(ACCEPTOR_WAIT);
@@ -57,7 +58,9 @@ impl Running {
         }
         self.is_replaced = true;
         for (post, event_loop) in self.posts.iter().zip(&self.loops) {
-            while post.send(LoopMessage::MoveClients(successor.clone())).is_err() && !event_loop.is_finished() {
+            while post.send(LoopMessage::MoveClients(self.newest_acceptor.clone())).is_err()
+                && !event_loop.is_finished()
+            {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }

@@ -8,7 +8,7 @@ use crate::control::resolve::Resolving;
 use crate::control::threads::Worker;
 use crate::observe::counters::LoopCounters;
 use crate::observe::metrics_server::MetricsServer;
-use crate::path::messages::{AcceptMessage, LoopMessage};
+use crate::path::messages::{AcceptMessage, LoopMessage, NewestAcceptor};
 use crate::replication::pending_invalidations::PendingInvalidations;
 use clock::Clock;
 use net::{Address, Post};
@@ -39,6 +39,8 @@ pub struct Running {
     pub(crate) config: Config,
     pub(crate) clock: Clock,
     pub(crate) accept_post: Post<AcceptMessage>,
+    /// All configurations of this process share it.
+    pub(crate) newest_acceptor: NewestAcceptor,
     pub(crate) acceptor: Worker<()>,
     pub(crate) clients_open: Arc<AtomicUsize>,
     pub(crate) posts: Vec<Post<LoopMessage>>,

@@ -26,7 +26,7 @@ use crate::path::dispatch::dispatcher::Dispatcher;
 use crate::path::event_loop::{EventLoop, MAILBOX};
 use crate::path::jobs::Jobs;
 use crate::path::journal::Journal;
-use crate::path::messages::{AcceptMessage, LoopMessage};
+use crate::path::messages::{AcceptMessage, LoopMessage, NewestAcceptor};
 use crate::replication::pending_invalidations::PendingInvalidations;
 use clock::{Clock, Nanos};
 use net::{ControlSocket, Inherited, Listening, Mailbox, Poller, Post, Token, mailbox};
@@ -128,6 +128,10 @@ pub(crate) fn start_after(config: Config, before: Before<'_>, clock: Clock) -> R
     loops.iter_mut().for_each(Worker::begin);
     metrics.iter_mut().for_each(|metrics| metrics.thread.begin());
     acceptor.begin();
+    let newest_acceptor = match &itself {
+        Some(old) => old.newest_acceptor.clone(),
+        None => NewestAcceptor::new(accept_post.clone()),
+    };
     let (notice, receiver) = sync_channel(1);
     let control = Controlled { control, take_over, metrics: metrics.as_ref(), itself, unused };
     let controller = control.start(&accept_post, notice, &mut warnings);
@@ -141,6 +145,7 @@ pub(crate) fn start_after(config: Config, before: Before<'_>, clock: Clock) -> R
         config,
         clock,
         accept_post,
+        newest_acceptor,
         acceptor,
         clients_open,
         posts,

@@ -66,7 +66,7 @@ impl LoopPost {
 }
 
 impl Acceptor {
-    /// Accepts until it receives `Stop` or `Retire`. The listening sockets are closed when it ends.
+    /// Accepts until it receives `Retire`, and gives clients to the loops until it receives `Stop`.
     pub(crate) fn run(mut self) -> io::Result<()> {
         for (index, listening) in self.listeners.iter_mut().enumerate() {
             self.poller.add_listening(listening, Token(index))?;
@@ -86,11 +86,13 @@ impl Acceptor {
                 match message {
                     AcceptMessage::Stop => return Ok(()),
                     AcceptMessage::Retire(sender) => {
-                        self.listeners.iter_mut().for_each(Listening::keep_file);
+                        for mut listening in self.listeners.drain(..) {
+                            listening.keep_file();
+                            self.poller.remove_listening(&mut listening)?;
+                        }
+                        waiting.clear();
                         // Nobody listens any more when the sender is dropped.
-                        self.listeners.clear();
                         drop(sender);
-                        return Ok(());
                     }
                     AcceptMessage::Adopt(connection) => {
                         self.hand_over(*connection, number);
@@ -102,7 +104,7 @@ impl Acceptor {
                     }
                 }
             }
-            for event in ready.iter().filter(|event| event.token < MAILBOX) {
+            for event in ready.iter().filter(|event| event.token.0 < self.listeners.len()) {
                 waiting[event.token.0] = true;
             }
             pause = None;

@@ -8,10 +8,10 @@
 
 use crate::path::addresses::Permit;
 use crate::path::core::{Core, reuse};
-use crate::path::messages::{AcceptMessage, LoopMessage};
+use crate::path::messages::{AcceptMessage, LoopMessage, NewestAcceptor};
 use crate::path::session::{Gone, Progress, Session};
 use clock::Nanos;
-use net::{Buffers, Connection, Mailbox, Poller, Post, Ready, Token};
+use net::{Buffers, Connection, Mailbox, Poller, Ready, Token};
 use slab::Slab;
 use std::collections::VecDeque;
 use std::io;
@@ -61,7 +61,7 @@ pub(crate) struct EventLoop {
     /// When to look again at the bytes that the other loops hold.
     next_memory_look: Nanos,
     /// The acceptor of the new configuration, while clients move there.
-    successor: Option<Post<AcceptMessage>>,
+    successor: Option<NewestAcceptor>,
     /// Clients on their way to that acceptor, whose mailbox was full.
     moving: VecDeque<AcceptMessage>,
 }

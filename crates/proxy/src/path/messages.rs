@@ -6,6 +6,7 @@ use clock::Nanos;
 use net::{Connection, Endpoint, Inherited, Post};
 use std::io;
 use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A message to the acceptor.
 #[derive(Debug)]
@@ -14,7 +15,8 @@ pub(crate) enum AcceptMessage {
     Lend(SyncSender<io::Result<Vec<Inherited>>>),
     /// Accept this client, which another set of loops has served until now.
     Adopt(Box<Connection>),
-    /// End, and leave the files of unix sockets to the process that listens now. The sender is dropped when accepting has stopped.
+    /// Stop accepting, and leave the files of unix sockets to the process that listens now. The sender is dropped when accepting
+    /// has stopped. Clients are still adopted, and move on with those of this configuration.
     Retire(SyncSender<()>),
     /// End, and remove the files of unix sockets.
     Stop,
@@ -29,8 +31,29 @@ pub(crate) enum LoopMessage {
     BackendMoved { backend: u16, endpoint: Endpoint },
     /// Send a copy of the histograms.
     Histograms(SyncSender<StageHistograms>),
-    /// Send each client to the acceptor of the new configuration as soon as none of its requests is in flight.
-    MoveClients(Post<AcceptMessage>),
+    /// Send each client to the acceptor of the newest configuration as soon as none of its requests is in flight.
+    MoveClients(NewestAcceptor),
     /// Take no more requests, finish those in flight until this time, and end.
     Drain { until: Nanos },
+}
+
+/// The acceptor of the newest configuration of this process. A client that moves late skips the configurations between.
+#[derive(Clone, Debug)]
+pub(crate) struct NewestAcceptor(Arc<Mutex<Post<AcceptMessage>>>);
+
+impl NewestAcceptor {
+    /// The acceptor of the first configuration.
+    pub(crate) fn new(post: Post<AcceptMessage>) -> NewestAcceptor {
+        NewestAcceptor(Arc::new(Mutex::new(post)))
+    }
+
+    /// Replaces it, for all configurations.
+    pub(crate) fn replace(&self, post: Post<AcceptMessage>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = post;
+    }
+
+    /// Sends a message, or returns it if there is no room now.
+    pub(crate) fn send(&self, message: AcceptMessage) -> Result<(), AcceptMessage> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).send(message)
+    }
 }
