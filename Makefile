@@ -28,7 +28,7 @@ test: build $(READY) ## Every test of both halves
 	cargo test --workspace --locked
 	$(VENV)/bin/python -m pytest
 
-fuzz: ## Fuzz the parsers, configuration files, the control socket and whole sessions, FUZZ_SECONDS=60 each
+fuzz: ## Fuzz the parsers, configuration files, the control socket and whole sessions, FUZZ_SECONDS=60 each (0: only the kept inputs)
 	fuzz/run $(FUZZ_SECONDS)
 
 lint: $(READY) features dependencies ## Formatting, lints, types and dependencies; every warning is an error

@@ -38,6 +38,17 @@ pub trait FromDocument: DeserializeOwned {
 #[error("{0}")]
 pub struct FileError(String);
 
+impl FileError {
+    /// Keys and values may contain any characters. Those that would break the line are escaped.
+    fn new(text: &str) -> FileError {
+        let escaped = |character: char| match character.is_control() {
+            true => character.escape_default().collect(),
+            false => String::from(character),
+        };
+        FileError(text.chars().map(escaped).collect())
+    }
+}
+
 /// A key or an element of a list.
 struct Entry {
     key: String,
@@ -53,7 +64,7 @@ impl Document {
     /// If it cannot be read, is not a regular file, is too large or is not UTF-8.
     pub fn read(path: &Path) -> Result<Document, FileError> {
         let file = path.display().to_string();
-        let refuse = |problem: &str| FileError(format!("{file}: {problem}"));
+        let refuse = |problem: &str| FileError::new(&format!("{file}: {problem}"));
         let unreadable = |error: std::io::Error| refuse(&format!("cannot read the configuration: {error}"));
         // Opening a named pipe would block until another process writes to it.
         if !path.metadata().map_err(unreadable)?.is_file() {
@@ -69,7 +80,7 @@ impl Document {
             Err(error) => {
                 let at = error.utf8_error().valid_up_to();
                 let line = 1 + error.as_bytes()[..at].iter().filter(|&&byte| byte == b'\n').count();
-                Err(FileError(format!("{file}:{line}: not UTF-8; write the file as UTF-8 text")))
+                Err(FileError::new(&format!("{file}:{line}: not UTF-8; write the file as UTF-8 text")))
             }
         }
     }
@@ -95,11 +106,11 @@ impl Document {
         loop {
             if let Some(entry) = entries.iter().find(|entry| entry.key == key) {
                 let start = entry.name.as_ref().map_or(entry.value.start, |name| name.start);
-                return FileError(format!("{}:{}: {error}", self.file, self.line(start)));
+                return FileError::new(&format!("{}:{}: {error}", self.file, self.line(start)));
             }
             match key.rsplit_once('.') {
                 Some((parent, _)) => key = parent,
-                None => return FileError(format!("{}: {error}", self.file)),
+                None => return FileError::new(&format!("{}: {error}", self.file)),
             }
         }
     }
@@ -136,7 +147,7 @@ impl Document {
         };
         let message: String = message.chars().take(MESSAGE_CHARACTERS_MAX).collect();
         let key = entry.map(|entry| format!("{}: ", written_key(&entry.key))).unwrap_or_default();
-        FileError(format!("{}:{line}: {key}{message}", self.file))
+        FileError::new(&format!("{}:{line}: {key}{message}", self.file))
     }
 }
 
