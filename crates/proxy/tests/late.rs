@@ -168,10 +168,35 @@ fn a_late_reply_with_another_key_closes_the_connection() {
 }
 
 #[test]
+fn a_reply_that_never_comes_is_noticed() {
+    for discipline in disciplines(1, false) {
+        let server = answering(|_, line| line == "get swallowed");
+        let proxy = proxy(&server, |config| config.discipline = discipline);
+        let (mut client, mut other) = (proxy.client(), proxy.client());
+        client.ask("get first\r\n", "END\r\n");
+        client.ask("get swallowed\r\n", failed(&server, "timed out"));
+        until("the connection is in step again", || {
+            other.send("get other\r\n");
+            other.line() == "END\r\n"
+        });
+        assert_eq!(
+            sum(&proxy, "waystage_backend_connections_lost_total", "reason=\"out_of_step\""),
+            1,
+            "{discipline:?}"
+        );
+    }
+}
+
+#[test]
 fn a_server_that_stays_silent_is_given_up_after_some_timeouts() {
     for discipline in disciplines(1, false) {
         for failures in [1, 3] {
-            let server = answering(|_, line| line == "get nothing");
+            let server = answering(|_, line| {
+                if line == "get nothing" {
+                    std::thread::sleep(10 * TIMEOUT);
+                }
+                line == "get nothing"
+            });
             let proxy = proxy(&server, |config| {
                 (config.discipline, config.pools[0].failures) = (discipline, failures);
             });

@@ -16,6 +16,9 @@ pub struct Scripted {
     connections: Arc<AtomicUsize>,
 }
 
+const VERSION: &str = "version\r\n";
+const VERSION_REPLY: &str = "VERSION 1.6.0\r\n";
+
 /// One connection of a scripted server.
 #[derive(Debug)]
 pub struct Peer {
@@ -24,8 +27,8 @@ pub struct Peer {
 }
 
 impl Scripted {
-    /// Runs `script` for each connection, with its number from 0. `version` is answered before the script starts,
-    /// because a proxy sends it before it uses a connection.
+    /// Runs `script` for each connection, with its number from 0. It starts when the first `version` is answered, which a proxy sends
+    /// before it uses a connection.
     pub fn start(script: impl Fn(&mut Peer, usize) + Send + Sync + 'static) -> Scripted {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -37,8 +40,8 @@ impl Scripted {
                 std::thread::spawn(move || {
                     stream.set_read_timeout(Some(PATIENCE)).unwrap();
                     let mut peer = Peer { stream, buffer: Vec::new() };
-                    if peer.line().is_some_and(|line| line == "version\r\n") {
-                        peer.send("VERSION 1.6.0\r\n");
+                    if peer.next_line().is_some_and(|line| line == VERSION) {
+                        peer.send(VERSION_REPLY);
                         script(&mut peer, number);
                     }
                 });
@@ -59,8 +62,18 @@ impl Scripted {
 }
 
 impl Peer {
-    /// The next line with its end; `None` at the end of the connection.
+    /// The next line with its end; `None` at the end of the connection. Answers `version`, which a proxy also sends after a timeout.
     pub fn line(&mut self) -> Option<String> {
+        loop {
+            let line = self.next_line()?;
+            if line != VERSION {
+                return Some(line);
+            }
+            self.send(VERSION_REPLY);
+        }
+    }
+
+    fn next_line(&mut self) -> Option<String> {
         loop {
             if let Some(end) = self.buffer.iter().position(|&byte| byte == b'\n') {
                 let line: Vec<u8> = self.buffer.drain(..=end).collect();

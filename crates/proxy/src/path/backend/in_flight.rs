@@ -13,6 +13,7 @@ use crate::path::jobs::Jobs;
 use crate::path::late::LateEntry;
 use clock::Nanos;
 use std::collections::VecDeque;
+use std::time::Duration;
 
 /// A request in flight.
 #[derive(Debug)]
@@ -72,6 +73,12 @@ impl Pending {
     pub(crate) fn new(leg: Option<LegRef>, expect: Expect, begin: u64, end: u64, now: Nanos) -> Pending {
         Pending { leg, expect, begin, end, enqueued: now, accepted: now, is_carried: false, late: None }
     }
+
+    /// How long the backend may be silent while this request is the oldest. Only the first probe includes the time to connect.
+    fn timeout(&self, limits: &BackendLimits) -> Duration {
+        let is_later_probe = self.expect == Expect::Probe && self.begin > 0;
+        if is_later_probe { limits.timeouts.read } else { limits.timeout(self.expect) }
+    }
 }
 
 impl InFlight {
@@ -88,6 +95,11 @@ impl InFlight {
     /// Whether a request has timed out whose reply has not arrived.
     pub(crate) fn has_late(&self) -> bool {
         self.late > 0
+    }
+
+    /// Whether the newest request is a probe.
+    pub(crate) fn ends_with_probe(&self) -> bool {
+        self.pending.back().is_some_and(|newest| newest.expect == Expect::Probe)
     }
 
     /// The oldest request, whose reply is next.
@@ -172,7 +184,7 @@ impl InFlight {
     fn silent_until(&self, limits: &BackendLimits) -> Nanos {
         match (self.pending.get(self.late), self.pending.front()) {
             (Some(oldest), _) => silent_until(oldest, self.received, limits),
-            (None, Some(late)) => self.received.max(self.timed_out) + limits.timeout(late.expect),
+            (None, Some(late)) => self.received.max(self.timed_out) + late.timeout(limits),
             (None, None) => Nanos::NEVER,
         }
     }
@@ -200,5 +212,5 @@ impl InFlight {
 
 /// Until when the backend may be silent before this request times out.
 fn silent_until(pending: &Pending, received: Nanos, limits: &BackendLimits) -> Nanos {
-    received.max(pending.accepted) + limits.timeout(pending.expect)
+    received.max(pending.accepted) + pending.timeout(limits)
 }

@@ -51,7 +51,16 @@ impl BackendConnection {
             self.counters.backends[usize::from(self.backend.index)].note(Outcome::Timeout);
             answered.leg_failed(leg, &self.backend.name, Outcome::Timeout, now);
         }
+        self.probe_the_order(now);
         TimedOut::Late
+    }
+
+    /// Sends a probe behind the late requests. If one of their replies never comes, the reply to the probe arrives in its place, and the
+    /// connection is out of step. Without the probe each later reply would be taken for the one before it.
+    fn probe_the_order(&mut self, now: Nanos) {
+        if !self.in_flight.ends_with_probe() {
+            self.push(None, Expect::Probe, now, |out| out.extend_from_slice(PROBE));
+        }
     }
 
     /// Closes the connection because its server does not answer in time.
