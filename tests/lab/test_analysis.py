@@ -27,9 +27,10 @@ def test_throughput_and_its_interval(run_folder):
         for replicas, share in REPLICAS.items():
             values = [base * share * block for block in BLOCKS.values()]
             found = by_levels(content, clients, replicas).throughput_per_s
-            low, high = stats.t.interval(0.95, 2, loc=np.mean(values), scale=stats.sem(values))
+            mean, error = np.mean(values), stats.sem(values)
+            low, high = np.exp(stats.t.interval(0.95, 2, loc=np.log(mean), scale=error / mean))
             assert found.count == 3
-            assert (found.mean, found.low, found.high) == pytest.approx((np.mean(values), low, high))
+            assert (found.mean, found.low, found.high) == pytest.approx((mean, low, high))
 
 
 def test_response_times_and_the_interactive_law(run_folder):

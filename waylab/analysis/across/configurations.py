@@ -6,7 +6,7 @@ from hdrh.histogram import HdrHistogram
 from msgspec import Struct
 
 from waylab.analysis.across.axes import place
-from waylab.analysis.across.intervals import geometric, interval
+from waylab.analysis.across.intervals import geometric, interval, positive
 from waylab.analysis.across.shapes import shape
 from waylab.analysis.trial import histograms, stages
 from waylab.analysis.trial.law_checks import worst_laws
@@ -23,6 +23,9 @@ from waylab.runfolder.trial_numbers import (
     StageTimes,
     TrialNumbers,
 )
+
+# Differences of two clocks' readings, which can be negative.
+_SIGNED = ("difference_mean_ns", "before_mean_ns", "after_mean_ns", "late_mean_ns", "delay_mean_ns")
 
 
 def configuration_results(
@@ -60,14 +63,14 @@ def _configuration(planned: PlannedTrial, members: list[TrialResult], chosen: Ax
         trials=len(members),
         used=len(used),
         think_mean_s=many[0].think_mean_s if many else None,
-        throughput_per_s=interval([one.throughput_per_s for one in many]),
+        throughput_per_s=positive([one.throughput_per_s for one in many]),
         largest_second_per_s=max((one.largest_second_per_s or 0.0 for one in many), default=0.0) or None,
         interactive_law_error=interval(_known(one.interactive_law_error for one in many)),
         hit_ratio=interval(hit_ratios),
-        miss_ratio=interval([1 - hits for hits in hit_ratios]),
+        miss_ratio=positive([1 - hits for hits in hit_ratios]),
         queue_length=_queue_length(many),
-        generator_cpu_share=interval([one.generator_cpu_share for one in many]),
-        busy_share=interval(_known(one.cpu.busy_share for one in many)),
+        generator_cpu_share=positive([one.generator_cpu_share for one in many]),
+        busy_share=positive(_known(one.cpu.busy_share for one in many)),
         laws=worst_laws(many),
         operations={name: _operation(name, histogram, many) for name, histogram in merged.items()},
         distribution=histograms.curve(merged["all"]) if "all" in merged else [],
@@ -91,7 +94,7 @@ def _operation(name: str, histogram: HdrHistogram, many: Sequence[TrialNumbers])
     ]
     return Operation(
         count=int(histogram.get_total_count()),
-        response_mean_ns=interval([one.response_mean_ns for one in found]),
+        response_mean_ns=positive([one.response_mean_ns for one in found]),
         percentiles_ns=histograms.percentiles(histogram, _effective(name, many)),
         percentile_intervals_ns={
             percent: geometric([one.percentiles_ns[percent] for one in found]) for percent in shared
@@ -113,12 +116,15 @@ def _known(values: Iterable[float | None]) -> list[float]:
 def _by_key(many: Sequence[Mapping[str, float]]) -> dict[str, Interval]:
     """Mean with interval of every number that any of the trials has."""
     keys = list(dict.fromkeys(key for one in many for key in one))
-    return {key: interval([one[key] for one in many if key in one]) for key in keys}
+    return {key: positive([one[key] for one in many if key in one]) for key in keys}
 
 
 def _by_field(many: Sequence[Struct], kind: type[Struct]) -> dict[str, Interval]:
     """Mean with interval of every field."""
-    return {name: interval([getattr(one, name) for one in many]) for name in kind.__struct_fields__}
+    return {
+        name: (interval if name in _SIGNED else positive)([getattr(one, name) for one in many])
+        for name in kind.__struct_fields__
+    }
 
 
 def _queue_length(many: Sequence[TrialNumbers]) -> QueueLength[Interval] | None:
@@ -145,7 +151,7 @@ def _stages(used: list[TrialResult]) -> dict[str, OperationStages[Interval]]:
         found[operation] = OperationStages(
             count=summary.count,
             stages={
-                name: _with_interval(times, interval([one[name].mean_ns for one in apart]))
+                name: _with_interval(times, positive([one[name].mean_ns for one in apart]))
                 for name, times in summary.stages.items()
             },
         )

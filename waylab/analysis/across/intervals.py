@@ -6,7 +6,11 @@ from typing import TypeVar
 from msgspec import Struct
 
 from waylab.analysis.statistics import mean_interval, paired_ratio
-from waylab.analysis.statistics.repetitions import CONFIDENCE, geometric_interval
+from waylab.analysis.statistics.repetitions import (
+    CONFIDENCE,
+    geometric_interval,
+    positive_mean_interval,
+)
 from waylab.runfolder.numbers import Interval, Ratio
 
 S = TypeVar("S", bound=Struct)
@@ -20,6 +24,11 @@ def struct_of(found: object, kind: type[S]) -> S:
 def interval(values: Sequence[float]) -> Interval:
     """Mean of independent values with its 95 % interval."""
     return struct_of(mean_interval(values), Interval)
+
+
+def positive(values: Sequence[float]) -> Interval:
+    """Mean of rates, times or other values that cannot be negative, with a 95 % interval that is never below zero."""
+    return struct_of(positive_mean_interval(values), Interval)
 
 
 def geometric(values: Sequence[float]) -> Interval:

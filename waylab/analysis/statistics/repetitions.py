@@ -10,6 +10,8 @@ from scipy import special
 from waylab.errors import LabError
 
 CONFIDENCE = 0.95
+# Wider than any interval of use; its exponential and its reciprocal are still numbers.
+_EXPONENT_MAX = 200.0
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,24 @@ def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Me
         return MeanInterval(1, mean, None, None)
     half = half_width(values, confidence)
     return MeanInterval(count, mean, mean - half, mean + half)
+
+
+def positive_mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> MeanInterval:
+    """Mean of values that cannot be negative, such as rates and times, with an interval that is never below zero.
+
+    The t interval of the logarithm of the mean, by the delta method: mean * exp(+- t s / (mean sqrt r)) (Casella and
+    Berger, Statistical Inference, 2002, 5.5.4). For small spreads it equals the t interval of the mean.
+
+    Raises:
+        LabError: for a value below zero.
+    """
+    if any(value < 0 for value in values):
+        raise LabError(f"mean of a positive quantity: a value is {min(values)}, below zero")
+    found = mean_interval(values, confidence)
+    if not found.mean or found.high is None:
+        return found
+    spread = math.exp(min((found.high - found.mean) / found.mean, _EXPONENT_MAX))
+    return MeanInterval(found.count, found.mean, found.mean / spread, found.mean * spread)
 
 
 def geometric_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> MeanInterval:
