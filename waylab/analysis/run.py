@@ -51,7 +51,7 @@ def analyse(directory: Path) -> Analysis:
         published=published_results(spec, trials),
     )
     path = directory / paths.ANALYSIS
-    write(path, replace(content, facts=facts(content)))
+    write(path, replace(content, facts=facts(content, spec.gates)))
     return read(path, Analysis)
 
 

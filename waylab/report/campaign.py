@@ -109,7 +109,7 @@ def _section(part: _Part, number: int, base: Path) -> str:
     gates = (
         f'<p class="fail">Trials that are not used failed: {escape(", ".join(reasons))}.</p>'
         if failed
-        else '<p class="good">Every trial passed every gate.</p>'
+        else f'<p class="good">Every trial {escape(content.spec.gates.passed)}.</p>'
     )
     return (
         f'{head}<p class="lead">{escape(content.spec.question)}</p>'

@@ -94,7 +94,7 @@ def _section(content: Content, figures: Mapping[str, str]) -> list[str]:
         "",
         f"**Would be refuted by.** {_plain(spec.refuted_by)}",
         "",
-        f"**Gates.** {analysis.trials_used} of {analysis.trials_total} trials passed every gate.",
+        f"**Gates.** {analysis.trials_used} of {analysis.trials_total} trials {_plain(spec.gates.passed)}.",
         "",
     ]
     failed = [trial for trial in analysis.trials if not trial.used]

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from waylab.errors import LabError
 from waylab.plan import Trial
+from waylab.run.accounting import cpu_accounting
 from waylab.run.environment import machine_now
 from waylab.run.telemetry import INTERVAL_S, Telemetry
 from waylab.runfolder import paths
@@ -84,6 +85,7 @@ def run_trial(
         took_s=round(time.monotonic() - started_s, 3),
         before=before,
         after=machine_now(),
+        accounting=cpu_accounting(),
         clock_step_s=round(time.time() - started_unix_s - (time.monotonic() - started_s), 6),
         processes=[
             ProcessOutcome(

@@ -53,6 +53,17 @@ class GateLimits(Struct, frozen=True, kw_only=True):
     reason: str  # why a limit is looser than its default
     loosened: list[str]  # names of the limits that are looser than their defaults
 
+    @property
+    def passed(self) -> str:
+        """What a trial that is used did, in words: it passed every gate, or the gates as loosened."""
+        if not self.loosened:
+            return "passed every gate"
+        return f"passed the gates, loosened: {', '.join(map(self._limit, self.loosened))}"
+
+    def _limit(self, name: str) -> str:
+        value = getattr(self, name)
+        return "no verification" if name == "verification" else f"{name} {value:g}"
+
 
 class AnnouncedComparison(Struct, frozen=True, kw_only=True):
     """A comparison of two levels of a factor that the specification announces."""

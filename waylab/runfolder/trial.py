@@ -14,6 +14,15 @@ class MachineState(Struct, frozen=True, kw_only=True):
     memory_available_bytes: int  # memory that programs could still take, in bytes
 
 
+class CpuAccounting(Struct, frozen=True, kw_only=True):
+    """What the kernel counts as CPU time of a process; null if unknown."""
+
+    interrupts_in_processes: (
+        bool | None
+    )  # whether it includes the interrupts that arrived while the process ran
+    steal_in_processes: bool | None  # whether it includes steal time
+
+
 class ProcessOutcome(Struct, frozen=True, kw_only=True):
     """One process of a trial, and how it ended."""
 
@@ -91,4 +100,5 @@ class TrialOutcome(Struct, frozen=True, kw_only=True):
     generators_overlap: float | None = None  # share of all windows in which every load generator measured
     before: MachineState | None = None  # the machine before the trial
     after: MachineState | None = None  # the machine after the trial
+    accounting: CpuAccounting | None = None  # what the kernel charges to a process; null if not recorded
     clock_step_s: float | None = None  # how far the wall clock moved against the monotonic one, in seconds

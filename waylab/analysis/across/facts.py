@@ -6,15 +6,15 @@ from waylab.analysis.across.published import published_facts
 from waylab.analysis.trial.links import link_facts
 from waylab.runfolder.analysis import Analysis, Comparison, Configuration
 from waylab.runfolder.numbers import Interval
+from waylab.runfolder.run import GateLimits
 
 
-def facts(content: Analysis) -> list[str]:
-    """Return the sentences for the section `answer`."""
+def facts(content: Analysis, limits: GateLimits) -> list[str]:
+    """Return the sentences for the section `answer`; `limits` are those of the gates."""
     trials = content.trials
     used = sum(trial.used for trial in trials)
-    sentences = [
-        f"{used} of {len(trials)} trials passed every gate and are used; the others are shown and left out."
-    ]
+    left_out = "" if used == len(trials) else ". The others are shown and left out"
+    sentences = [f"{used} of {len(trials)} trials {limits.passed}{left_out}."]
     sentences += _peaks(content)
     sentences += link_facts(content.configurations)
     sentences += _last_steps(content)

@@ -8,10 +8,13 @@ import numpy as np
 from waylab.errors import LabError
 from waylab.runfolder import paths
 from waylab.runfolder.load import LoadCpu
+from waylab.runfolder.trial import CpuAccounting
 from waylab.runfolder.trial_numbers import CpuUse, MachineUse
 
 # The roles whose CPU time counts for a request; programs of one role are added up.
 ROLES = ("load", "proxy", "backends", "messages", "database")
+# Errors of the machine's counters: of a long window as a share, of a short one four ticks of 10 ms.
+_RESOLUTION, _RESOLUTION_S = 0.02, 0.04
 # A window that telemetry covers less than this would be mostly extrapolation.
 _COVERED_MIN = 0.9
 
@@ -46,13 +49,18 @@ def machine(directory: Path, window_ns: tuple[int, int]) -> MachineUse:
     )
 
 
-def cpu_use(directory: Path, load: LoadCpu, window_ns: tuple[int, int], requests: int) -> CpuUse:
+def cpu_use(
+    directory: Path,
+    load: LoadCpu,
+    window_ns: tuple[int, int],
+    requests: int,
+    accounting: CpuAccounting | None = None,
+) -> CpuUse:
     """CPU seconds by program, the cost of one request, and the share of programs that are not ours."""
     spent_s = roles_cpu_s(directory, window_ns)
     spent_s["load"] = load.user_s + load.system_s
     host = machine(directory, window_ns)
     capacity_s = host.user_s + host.system_s + host.interrupt_s + host.idle_s + host.steal_s
-    ours_s = sum(spent_s.values())
     system = {role: spent_s[role] for role in ROLES if role in spent_s}
     per_request = {role: 1e9 * value / requests for role, value in system.items()} if requests else {}
     if per_request:
@@ -63,10 +71,31 @@ def cpu_use(directory: Path, load: LoadCpu, window_ns: tuple[int, int], requests
         cpu_s=spent_s,
         cpu_per_request_ns=per_request,
         machine=host,
-        foreign_share=(host.user_s + host.system_s - ours_s) / capacity_s if capacity_s else None,
+        foreign_share=foreign_share(host, sum(spent_s.values()), accounting),
         busy_share=1 - host.idle_s / capacity_s if capacity_s else None,
         steal_share=host.steal_s / capacity_s if capacity_s else None,
     )
+
+
+def foreign_share(host: MachineUse, ours_s: float, accounting: CpuAccounting | None) -> float | None:
+    """Return the CPU time of programs that are not ours, as a share of the machine; None without any time.
+
+    The machine's time must include the same parts as the processes' time `ours_s`. If it is unknown what that
+    includes, interrupts and steal time count: the share is then too large rather than too small.
+
+    A value slightly below 0 is 0, because the kernel counts the machine's time in ticks. Any other negative value
+    is returned, for the gate to refuse.
+    """
+    capacity_s = host.user_s + host.system_s + host.interrupt_s + host.idle_s + host.steal_s
+    if capacity_s <= 0:
+        return None
+    known = accounting or CpuAccounting(interrupts_in_processes=None, steal_in_processes=None)
+    busy_s = host.user_s + host.system_s
+    busy_s += host.interrupt_s if known.interrupts_in_processes is not False else 0.0
+    busy_s += host.steal_s if known.steal_in_processes is not False else 0.0
+    share = (busy_s - ours_s) / capacity_s
+    resolution = max(_RESOLUTION, _RESOLUTION_S / capacity_s)
+    return 0.0 if -resolution <= share < 0 else share
 
 
 def _rows(path: Path) -> list[dict[str, str]]:

@@ -45,12 +45,7 @@ def judge(
             limits.generator_cpu_max,
             "of one core for each thread of the load",
         ),
-        _below(
-            "foreign_cpu",
-            numbers.cpu.foreign_share,
-            limits.foreign_cpu_max,
-            "of the machine for other programs",
-        ),
+        _foreign(numbers.cpu.foreign_share, limits.foreign_cpu_max),
         _below("steal", numbers.cpu.steal_share, limits.steal_max, "of the machine is steal time"),
         _offered(load.totals, open_loop),
         _together(outcome.generators_overlap),
@@ -79,6 +74,13 @@ def _below(name: str, value: float | None, limit: float, what: str) -> Gate:
     if value is None:
         return _gate(name, False, "was not measured", None, limit)
     return _gate(name, value < limit, f"{value:.3f} {what}, limit {limit:g}", value, limit)
+
+
+def _foreign(share: float | None, limit: float) -> Gate:
+    if share is not None and share < 0:
+        text = f"{share:.3f} of the machine for other programs is impossible: the machine's CPU time is less than ours"
+        return _gate("foreign_cpu", False, text, share, limit)
+    return _below("foreign_cpu", share, limit, "of the machine for other programs")
 
 
 def _programs(artifacts: Artifacts) -> Gate:

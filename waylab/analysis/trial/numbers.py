@@ -177,7 +177,8 @@ def _as_law(law: LawCheck) -> Law:
 
 def _cpu(artifacts: Artifacts, load: LoadSummary) -> CpuUse:
     try:
-        return cpu_use(artifacts.directory, load.cpu, load.window_ns, load.totals.requests)
+        accounting = artifacts.outcome.accounting if artifacts.outcome else None
+        return cpu_use(artifacts.directory, load.cpu, load.window_ns, load.totals.requests, accounting)
     except (LabError, KeyError, ValueError) as error:
         artifacts.problems.append(f"telemetry: {error}")
         return CpuUse()

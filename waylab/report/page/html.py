@@ -33,7 +33,7 @@ def page(content: Content, figures: list[Figure]) -> str:
     links = "".join(f'<a href="#{name}">{title}</a>' for name, title, _ in parts)
     body = "".join(f'<section id="{name}"><h2>{title}</h2>{text}</section>' for name, title, text in parts)
     title = f"{content.run.name} – {content.run.created_utc} UTC"
-    verdict = f"{content.analysis.trials_used} of {content.analysis.trials_total} trials passed every gate"
+    verdict = f"{content.analysis.trials_used} of {content.analysis.trials_total} trials {spec.gates.passed}"
     header = f'<p class="soft">{escape(verdict)}</p><nav>{links}</nav>'
     return document(title, header, body, _specifications(figures))
 

@@ -40,7 +40,7 @@ def failed_trials(content: Content) -> str:
     """The trials that are not used, with the reasons."""
     failed = [trial for trial in content.analysis.trials if not trial.used]
     if not failed:
-        return '<p class="good">Every trial passed every gate.</p>'
+        return f'<p class="good">Every trial {escape(content.spec.gates.passed)}.</p>'
     items = "".join(f"<li><b>{escape(t.id)}</b>: {escape('; '.join(t.reasons))}</li>" for t in failed)
     return f'<div class="bad"><p><b>These trials are not used in any aggregate:</b></p><ul>{items}</ul></div>'
 
