@@ -16,6 +16,7 @@ from waylab.report.page.offline import document
 from waylab.report.page.sections import decided
 from waylab.report.tables.table import table
 from waylab.runfolder import paths
+from waylab.runfolder.files import write_bytes
 
 # The main figure of a run: the first of these that it has.
 _MAIN = ("throughput", "response-mean", "factorial-effects", "trace-throughput", "comparisons")
@@ -57,11 +58,9 @@ def write_campaign(directories: list[Path], path: Path, title: str) -> Path:
     parts = [_read(directory) for directory in directories]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_suffix(".partial")
-        temporary.write_text(_page(parts, path.parent, title), encoding="utf-8")
-        temporary.replace(path)
     except OSError as error:
         raise LabError(f"{path}: cannot be written: {error.strerror}") from None
+    write_bytes(path, _page(parts, path.parent, title).encode())
     return path
 
 

@@ -1,6 +1,5 @@
 """Samples of reports that fit into a repository: one Markdown page for several runs, with the deciding figures."""
 
-import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from waylab.report.page.published import unit_of
 from waylab.report.write import write_report
 from waylab.runfolder import paths
 from waylab.runfolder.analysis import FindingResult
+from waylab.runfolder.files import write_bytes
 
 FIGURES_MAX = 4
 """At most this many figures of one run: those on which most of its findings are decided."""
@@ -40,14 +40,11 @@ def write_sample(directories: Sequence[Path], page: Path) -> Path:
             figures_folder.mkdir(parents=True, exist_ok=True)
             for path in available:
                 if path.stem in chosen:
-                    shutil.copyfile(path, figures_folder / f"{name}-{path.name}")
+                    write_bytes(figures_folder / f"{name}-{path.name}", path.read_bytes())
         except OSError as error:
             raise LabError(f"{figures_folder}: cannot be written: {error.strerror}") from None
         sections += _section(content, {stem: f"{page.stem}/{name}-{stem}.svg" for stem in chosen})
-    try:
-        page.write_text("\n".join([f"# Samples of reports: {page.stem}", "", *sections]), encoding="utf-8")
-    except OSError as error:
-        raise LabError(f"{page}: cannot be written: {error.strerror}") from None
+    write_bytes(page, "\n".join([f"# Samples of reports: {page.stem}", "", *sections]).encode())
     return page
 
 

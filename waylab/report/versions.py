@@ -13,7 +13,7 @@ from waylab.report.page.offline import document
 from waylab.report.tables.table import definitions, table
 from waylab.runfolder import paths
 from waylab.runfolder.comparison import RunComparison
-from waylab.runfolder.files import write
+from waylab.runfolder.files import write, write_bytes
 from waylab.runfolder.numbers import Ratio
 
 _COLOURS = {"worse": "bold red", "undecided": "yellow", "better": "green", "equivalent": "green"}
@@ -25,7 +25,7 @@ def write_comparison(content: RunComparison, directory: Path) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
     write(directory / paths.COMPARE, content)
     path = directory / "compare.html"
-    path.write_text(_page(content), encoding="utf-8")
+    write_bytes(path, _page(content).encode())
     return path
 
 
@@ -91,7 +91,7 @@ def _page(content: RunComparison) -> str:
     ]
     sides.append(("margin", shown(content.margin, percent_text)))
     verdicts = "".join(
-        f'<li><b class="{_CLASSES[metric.verdict]}">{metric.verdict}</b>: {escape(metric.text)}</li>'
+        f'<li><b class="{_CLASSES[metric.verdict]}">{escape(metric.verdict)}</b>: {escape(metric.text)}</li>'
         for metric in content.metrics
     )
     headings = ["configuration", *(metric.metric for metric in content.metrics)]

@@ -1,14 +1,15 @@
 """Writes the report of a run: `report.html`, and every figure as SVG and PNG."""
 
-import shutil
 from pathlib import Path
 
 import vl_convert
 
+from waylab.errors import LabError
 from waylab.report.figures import DRAWERS, Figure, style
 from waylab.report.page.content import Content, read_content
 from waylab.report.page.html import page
 from waylab.runfolder import paths
+from waylab.runfolder.files import write_bytes
 
 _PNG_SCALE = 2.0
 
@@ -18,14 +19,17 @@ def write_report(directory: Path) -> Path:
     content = read_content(directory)
     figures = draw(content)
     target = directory / paths.FIGURES
-    shutil.rmtree(target, ignore_errors=True)
-    target.mkdir()
+    try:
+        target.mkdir(exist_ok=True)
+        # Only drawings of an earlier report: anything else in the folder is somebody's.
+        for old in (*target.glob("*.svg"), *target.glob("*.png")):
+            old.unlink()
+    except OSError as error:
+        raise LabError(f"{target}: cannot be written: {error.strerror}") from None
     for figure in figures:
         _save(figure, target)
     path = directory / paths.REPORT
-    temporary = path.with_suffix(".partial")
-    temporary.write_text(page(content, figures), encoding="utf-8")
-    temporary.replace(path)
+    write_bytes(path, page(content, figures).encode())
     return path
 
 
@@ -46,5 +50,5 @@ def _save(figure: Figure, target: Path) -> None:
     ).to_dict()
     specification["config"] = style.config("#222222")
     svg = vl_convert.vegalite_to_svg(specification)
-    (target / f"{figure.name}.svg").write_text(svg, encoding="utf-8")
-    (target / f"{figure.name}.png").write_bytes(vl_convert.svg_to_png(svg, scale=_PNG_SCALE))
+    write_bytes(target / f"{figure.name}.svg", svg.encode())
+    write_bytes(target / f"{figure.name}.png", vl_convert.svg_to_png(svg, scale=_PNG_SCALE))

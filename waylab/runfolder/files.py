@@ -1,7 +1,11 @@
-"""Reads and writes the JSON files of a run folder: all or nothing, and a mistake in one is one line."""
+"""Reads and writes the JSON files of a run folder: all or nothing, and a mistake in one is one line.
+
+A run folder may come from a stranger. Links in it are refused, and no text of it can move the cursor of a terminal.
+"""
 
 import os
 import re
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,6 +75,14 @@ def _plain(value: object) -> object:
     raise TypeError(f"{type(value).__name__} has no place in a JSON file")
 
 
+# Control characters as they are: U+007F, and U+0080 to U+009F in UTF-8. The others are escaped in any JSON text.
+_CONTROL = re.compile(rb"\x7f|\xc2[\x80-\x9f]")
+# Any escape, so that a backslash that is itself escaped begins none.
+_ESCAPE = re.compile(rb"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_SHORT_ESCAPES = {b"b": 0x08, b"f": 0x0C, b"r": 0x0D}
+_HARMLESS = (b"u0009", b"u000a")
+
+
 class _Head(msgspec.Struct):
     format: object = None
 
@@ -80,12 +92,17 @@ def write(path: Path, content: msgspec.Struct | Mapping[str, object]) -> None:
 
     JSON has no infinite numbers; they become null.
     """
+    write_bytes(path, msgspec.json.format(msgspec.json.encode(content, enc_hook=_plain), indent=1) + b"\n")
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file all or nothing; a link in its place is replaced, never followed."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         _remove_leftovers(path)
-        with temporary.open("wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(content, enc_hook=_plain), indent=1))
-            file.write(b"\n")
+        temporary.unlink(missing_ok=True)
+        with temporary.open("xb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
@@ -125,6 +142,7 @@ def read(path: Path, kind: type[Content]) -> Content:
 def decode(content: bytes, kind: type[Content], where: str, advice: str) -> Content:
     """Decode the content of a file; `where` and `advice` are for the words of an error."""
     wanted = FILES[kind].format
+    content = _visible(content)
     try:
         head = msgspec.json.decode(content, type=_Head)
         if head.format != wanted:
@@ -134,6 +152,23 @@ def decode(content: bytes, kind: type[Content], where: str, advice: str) -> Cont
         raise LabError(f"{where}: {_placed(str(error))}; {advice}") from None
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise LabError(f"{where}: is not JSON: {error}; {advice}") from None
+
+
+def _visible(content: bytes) -> bytes:
+    """Make control characters in the strings of a JSON text visible: U+001B becomes the six characters \\u001b.
+
+    A terminal would obey them. Line feeds and tabs stay.
+    """
+    content = _CONTROL.sub(lambda found: b"\\\\u%04x" % ord(found[0].decode()), content)
+    return _ESCAPE.sub(_visible_escape, content)
+
+
+def _visible_escape(found: re.Match[bytes]) -> bytes:
+    name = found[1]
+    if name in _SHORT_ESCAPES:
+        return b"\\\\u%04x" % _SHORT_ESCAPES[name]
+    is_control = len(name) == 5 and (int(name[1:], 16) < 0x20 or 0x7F <= int(name[1:], 16) < 0xA0)
+    return b"\\" + found[0] if is_control and name.lower() not in _HARMLESS else found[0]
 
 
 def _placed(message: str) -> str:
@@ -147,12 +182,31 @@ def read_run(directory: Path, whole: bool = False) -> Run:
     """Read `run.json` of a run folder; its plan without the blocks that a stopping rule spared, unless `whole`."""
     if not directory.is_dir():
         raise LabError(f"{directory}: no such run folder")
+    refuse_links(directory)
     run = read(directory / paths.RUN, Run)
     stopping = None if whole else read_stopping(directory)
     if stopping and stopping.stop:
         kept = [trial for trial in run.plan if trial.block <= stopping.block]
         run = msgspec.structs.replace(run, plan=kept)
     return run
+
+
+def refuse_links(directory: Path) -> None:
+    """Raise LabError for anything in a folder that leads out of it or blocks its reader.
+
+    The lab itself makes only files and folders. A link would make it read, copy or overwrite a file elsewhere.
+    """
+    for folder, folders, names in os.walk(directory):
+        for name in (*folders, *names):
+            path = Path(folder, name)
+            try:
+                mode = path.lstat().st_mode
+            except FileNotFoundError:  # another process finished this file just now
+                continue
+            if stat.S_ISLNK(mode):
+                raise LabError(f"{path}: is a symbolic link; a run folder has none, so remove it")
+            if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+                raise LabError(f"{path}: is neither a file nor a folder; remove it")
 
 
 def read_stopping(directory: Path) -> Stopping | None:

@@ -2,6 +2,9 @@
 
 from msgspec import Struct, field
 
+# The operations of docs/load-messages.md; `d15` is one that consists of five requests.
+MESSAGE_OPERATIONS = "send send-to pop pop-from peek peek-from waiting create delete d15".split()
+
 
 class LoadTotals(Struct, frozen=True, kw_only=True):
     """Counts of the measured window."""
@@ -40,6 +43,12 @@ class LoadOperations(Struct, frozen=True, kw_only=True):
     get: LoadOperation | None = None  # requests that read
     set: LoadOperation | None = None  # requests that write
     messages: dict[str, LoadOperation] = field(default_factory=dict)  # operations of a message service
+
+    def __post_init__(self) -> None:
+        """Accept known operations only, because their names appear in pages and names of files."""
+        for name in self.messages:
+            if name not in MESSAGE_OPERATIONS:
+                raise ValueError(f"{name[:80]!r} is not an operation; known: {', '.join(MESSAGE_OPERATIONS)}")
 
     def by_name(self) -> dict[str, LoadOperation]:
         """Return the operations by name, `all` first: those of a message service, or get and set."""

@@ -1,5 +1,6 @@
 """`run.json`: the specification of a run, resolved, and its plan. Written once, when the run folder is made."""
 
+import re
 from typing import Any
 
 from msgspec import Struct, convert
@@ -9,6 +10,8 @@ from msgspec.structs import replace
 Settings = dict[str, Any]
 # One setting: a number, a word or a list of them.
 Value = bool | int | float | str | list[str] | None
+
+_FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 
 
 class FactorLevel(Struct, frozen=True, kw_only=True):
@@ -203,6 +206,10 @@ class PlannedTrial(Struct, frozen=True, kw_only=True):
     role: str  # calibration, held-out or ""
     expected_s: float  # expected duration in seconds
 
+    def __post_init__(self) -> None:
+        """Check the name of the trial's folder."""
+        check_file_name(self.id)
+
     @property
     def description(self) -> SystemDescription:
         """The system in words that do not depend on which system it is."""
@@ -224,6 +231,16 @@ class Run(Struct, frozen=True, kw_only=True):
     expected_s: float  # expected duration of the plan, in seconds
     plan: list[PlannedTrial]  # the trials in order
     reproduce: list[str]  # commands that repeat the run
+
+    def __post_init__(self) -> None:
+        """Check the names that become names of files."""
+        check_file_name(self.name)
+
+
+def check_file_name(name: str) -> None:
+    """Raise ValueError unless a name is safe as a part of a path: letters, digits, dots, dashes, no dot in front."""
+    if not _FILE_NAME.fullmatch(name):
+        raise ValueError(f"{name[:80]!r} should be letters, digits, dots and dashes: it names a file")
 
 
 def described(system: Settings) -> SystemDescription:

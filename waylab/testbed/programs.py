@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from waylab.testbed.postgres.programs import PostgresPrograms, find_postgres
 
 # Debian installs twemproxy here; only root has it in PATH.
 SYSTEM_PROGRAMS = "/usr/sbin"
+_PACKAGE = Path(__file__).resolve().parents[1]
+_BUILT = Path("target") / "release" / "waystage"
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,10 @@ def _find_nutcracker() -> Path:
 
 
 def find_waystage() -> Path:
-    """Find `waystage`: in the variable WAYSTAGE_BIN, then in the build folder, then on PATH."""
+    """Find `waystage`: in the variable WAYSTAGE_BIN, then built beside this package, on PATH, built in this folder.
+
+    The folder that the user happens to be in comes last, because a stranger may have prepared it.
+    """
     given = os.environ.get("WAYSTAGE_BIN")
     if given:
         if not _is_program(Path(given)):
@@ -57,18 +63,41 @@ def find_waystage() -> Path:
                 f"WAYSTAGE_BIN={given}: not a program; build it with `make build` or correct the variable"
             )
         return Path(given).resolve()
-    looked = []
-    for root in dict.fromkeys([Path.cwd(), *Path(__file__).resolve().parents[2:3]]):
-        candidate = root / "target" / "release" / "waystage"
-        if _is_program(candidate):
-            return candidate
-        looked.append(str(candidate))
+    beside = _PACKAGE.parent / _BUILT
     on_path = shutil.which("waystage")
-    if on_path:
-        return Path(on_path)
+    here = Path.cwd() / _BUILT
+    for candidate in (beside, Path(on_path) if on_path else None, here):
+        if candidate and _is_program(candidate):
+            require_trusted(candidate)
+            return candidate.resolve()
     raise LabError(
-        f"waystage: not found; run `make build` or set WAYSTAGE_BIN (looked at {', '.join(looked)}, PATH)"
+        f"waystage: not found; run `make build` or set WAYSTAGE_BIN (looked at {beside}, PATH, {here})"
     )
+
+
+def require_trusted(program: Path) -> None:
+    """Raise LabError if somebody else could have put this program here, or could replace it.
+
+    Trusted owners are this user, root, and the owner of this package, whose code runs already.
+    """
+    trusted = {os.geteuid(), 0, _PACKAGE.stat().st_uid}
+    program = program.resolve()
+    for path in (program, *program.parents):
+        found = path.stat()
+        if found.st_uid not in trusted:
+            problem = f"{path} belongs to user {found.st_uid}"
+        elif _writable_by_others(found):
+            problem = f"{path} can be changed by other users"
+        else:
+            continue
+        raise LabError(f"{program}: is not run, because {problem}; name it in WAYSTAGE_BIN if you trust it")
+
+
+def _writable_by_others(found: os.stat_result) -> bool:
+    if stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX:
+        return False  # as in /tmp, others cannot replace what is not theirs
+    by_group = found.st_mode & stat.S_IWGRP and found.st_gid not in (0, os.getegid())
+    return bool(by_group or found.st_mode & stat.S_IWOTH)
 
 
 def _is_program(path: Path) -> bool:

@@ -25,6 +25,10 @@ class Figure:
     chart: AnyChart
     height: int = style.HEIGHT
 
+    def __post_init__(self) -> None:
+        """Make the name safe for files, elements and expressions, because names of factors are part of it."""
+        object.__setattr__(self, "name", re.sub(r"[^A-Za-z0-9.-]+", "-", self.name))
+
 
 def x_axis(content: Content) -> alt.X:
     """Return the factor along the figure."""

@@ -57,7 +57,7 @@ def operations_table(content: Content) -> str:
                 rows.append(
                     [
                         escape(c.name),
-                        name.upper(),
+                        escape(name.upper()),
                         shown(operation.count, rate_text),
                         interval(operation.response_mean_ns, time_text),
                         *(shown(percentiles.get(percent), time_text) for percent in ("50", "95", "99")),
@@ -81,7 +81,9 @@ def stages_table(content: Content) -> str:
                     " / ".join(shown(value, time_text) for value in (times.p50_ns, times.p95_ns))
                     for times in (found.stages[stage] for stage in _STAGES)
                 ]
-                rows.append([escape(c.name), operation.upper(), shown(found.count, rate_text), *cells])
+                rows.append(
+                    [escape(c.name), escape(operation.upper()), shown(found.count, rate_text), *cells]
+                )
     return table(
         ["configuration", "operation", "records", *_STAGES],
         rows,
