@@ -99,6 +99,25 @@ fn a_slow_reader_gets_every_byte_in_order() {
 }
 
 #[test]
+fn values_of_different_sizes_that_do_not_fit_together_are_all_returned() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let proxy = proxy(|_| ());
+    let mut client = proxy.client();
+    let sizes = [900_000, 100, 200_000, 800_000, 500_000, 600_000, 1_000_000, 30_000];
+    let value = |at: usize| char::from(b'a' + at as u8).to_string().repeat(sizes[at]);
+    for (at, size) in sizes.iter().enumerate() {
+        client.ask(format!("set v{at} 0 0 {size}\r\n{}\r\n", value(at)), "STORED\r\n");
+    }
+    for first in 0..sizes.len() {
+        let places: Vec<usize> = (0..sizes.len()).map(|at| (first + at) % sizes.len()).collect();
+        let keys: String = places.iter().map(|at| format!(" v{at}")).collect();
+        let values: String =
+            places.iter().map(|&at| format!("VALUE v{at} 0 {}\r\n{}\r\n", sizes[at], value(at))).collect();
+        client.ask(format!("get{keys}\r\n"), values + "END\r\n");
+    }
+}
+
+#[test]
 fn a_client_with_small_values_that_requests_huge_ones_at_once_gets_them_all() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let proxy = proxy(|_| ());

@@ -258,6 +258,7 @@ impl Core {
         let job = self.jobs.get(id);
         Request::Get { verb, exptime, keys: rest }.encode(&mut job.kept);
         job.keys = job.keys.saturating_sub(keys_max as u16);
+        job.is_repeated = false;
         let (session, port, sequence, verb_of_line) = (job.session, job.port, job.sequence, job.verb);
         let arrival = Arrival {
             session,
@@ -271,7 +272,8 @@ impl Core {
             request_bytes: 0,
         };
         let part = self.begin(arrival);
-        self.jobs.get(part).may_exceed = how.may_exceed;
+        let job = self.jobs.get(part);
+        (job.may_exceed, job.is_repeated) = (how.may_exceed, true);
         self.dispatch(part, &Request::Get { verb, exptime: 0, keys: first });
         part
     }
@@ -279,7 +281,7 @@ impl Core {
     fn repeat(&mut self, id: JobId, request: &Request<'_>, how: ReadAgain) -> JobId {
         let job = self.jobs.take_dropped(id);
         job.restart();
-        (job.may_exceed, job.is_bulk) = (how.may_exceed, how.is_bulk);
+        (job.may_exceed, job.is_bulk, job.is_repeated) = (how.may_exceed, how.is_bulk, true);
         self.dispatch(id, request);
         id
     }

@@ -253,6 +253,8 @@ pub(crate) struct Job {
     pub(crate) dropped_value: Option<usize>,
     /// The reply may exceed what the client may have, since the client gets nothing else before it.
     pub(crate) may_exceed: bool,
+    /// It was sent again because its reply was dropped.
+    pub(crate) is_repeated: bool,
     /// It reads a part of the keys of a line, and other parts follow.
     pub(crate) is_part: bool,
     scratch: Vec<u8>,

@@ -84,7 +84,10 @@ impl Session {
         }
         let value_bytes = job.dropped_value.unwrap_or_default();
         let is_overtaken = self.last_write.is_some_and(|write| write.wrapping_sub(job.sequence) as i32 > 0);
-        let is_repeatable = is_repeatable(job);
+        // Values differ in size, and the size of only one is known: each attempt has at most half the keys of the one before.
+        let keys_max = if job.is_repeated { usize::from(job.keys) / 2 } else { KEYS_MAX };
+        let has_failed_alone = keys_max == 0 && job.may_exceed;
+        let is_repeatable = is_repeatable(job) && !has_failed_alone;
         self.learn(value_bytes, 1);
         if is_overtaken {
             core.journal.counters.replies_refused_order.add(1);
@@ -99,8 +102,8 @@ impl Session {
         let room = (core.settings.client_buffer_bytes as usize).saturating_sub(used);
         // A client that moves takes all its replies with it, however slowly it reads. Only `memory` bounds them.
         let is_moving = core.settings.is_moving;
-        let keys = if is_moving { KEYS_MAX } else { room / self.key_bytes };
-        if keys == 0 && !self.connection.outbox.is_empty() {
+        let keys = if is_moving { KEYS_MAX } else { room / self.key_bytes }.min(keys_max);
+        if keys == 0 && !is_moving && !self.connection.outbox.is_empty() {
             return false;
         }
         // It waits for no late write, so it may need the connection of the writes.
