@@ -34,6 +34,7 @@ FIGURES = [
     "stage-times",
     "throughput",
     "throughput-by-replicas",
+    "throughput-per-client",
 ]
 SECTIONS = [
     "question",

@@ -12,6 +12,7 @@ from waylab.analysis.across.configurations import configuration_results
 from waylab.analysis.across.curves import curve_results
 from waylab.analysis.across.effects import factorial
 from waylab.analysis.across.facts import facts
+from waylab.analysis.across.headline import headline
 from waylab.analysis.across.published import published_results
 from waylab.analysis.trial.artifacts import read_artifacts
 from waylab.analysis.trial.links import testbed_summary
@@ -49,6 +50,7 @@ def analyse(directory: Path) -> Analysis:
         changes=changes(spec, configurations, trials),
         factorial=factorial(spec, trials),
         published=published_results(spec, trials),
+        headline=headline(chosen, configurations, trials),
     )
     path = directory / paths.ANALYSIS
     write(path, replace(content, facts=facts(content, spec.gates)))

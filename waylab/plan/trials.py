@@ -7,6 +7,7 @@ import dataclasses
 import hashlib
 import random
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,6 +69,8 @@ def make_plan(spec: Spec) -> Plan:
     """Order all trials of a specification; with a stopping rule, those of its largest number of blocks."""
     blocks = spec.stopping.blocks_max if spec.stopping.precision else spec.design.blocks
     planned = configurations(spec.factors, spec.design, spec.settings)
+    # A factor with one level would only make every name longer.
+    varied = {factor.name for factor in spec.factors if len(factor.levels) > 1}
     trials: list[Trial] = []
     order: list[int] = []
     for block in range(1, blocks + 1):
@@ -78,7 +81,7 @@ def make_plan(spec: Spec) -> Plan:
             random.Random(f"{spec.design.seed}/{block}").shuffle(order)
         for index in order:
             levels, settings = planned[index]
-            name = configuration_name(levels)
+            name = configuration_name([one for one in levels if one[0] in varied])
             identity = f"b{block:02}-{_slug(name)}"
             trials.append(
                 Trial(
@@ -97,7 +100,7 @@ def make_plan(spec: Spec) -> Plan:
     return Plan(tuple(trials))
 
 
-def configuration_name(levels: Labels) -> str:
+def configuration_name(levels: Sequence[tuple[str, str]]) -> str:
     """Name a configuration by its levels: `clients=16, replicas=3`."""
     return ", ".join(f"{factor}={label}" for factor, label in levels) or "base"
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from waylab.errors import LabError
+from waylab.report.figures.figure import slug
 from waylab.report.page.content import Content, read_content
 from waylab.report.page.numbers import NONE, rate_text, time_text
 from waylab.report.page.published import unit_of
@@ -69,8 +70,10 @@ def _figures_of(finding: FindingResult) -> list[str]:
     factor = next((name for name in of if name in to and of[name] != to[name]), None)
     figures = []
     if factor:
-        what = f"response-{operation}" if is_response else "throughput"
-        figures.append(f"{what}-by-{factor.replace('.', '-').replace('_', '-')}")
+        along = f"by-{slug(factor)}"
+        figures += (
+            [f"response-{along}-{operation}", f"response-{along}"] if is_response else [f"throughput-{along}"]
+        )
     return [*figures, "response-mean" if is_response else "throughput"]
 
 

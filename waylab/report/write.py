@@ -1,11 +1,13 @@
 """Writes the report of a run: `report.html`, and every figure as SVG and PNG."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import vl_convert
 
 from waylab.errors import LabError
 from waylab.report.figures import DRAWERS, Figure, style
+from waylab.report.figures.figure import OPERATION
 from waylab.report.page.content import Content, read_content
 from waylab.report.page.html import page
 from waylab.runfolder import paths
@@ -38,17 +40,26 @@ def draw(content: Content) -> list[Figure]:
     if not content.configurations:
         return []
     figures: list[Figure] = []
-    for drawer in DRAWERS:
-        drawn = drawer(content)
-        figures += drawn if isinstance(drawn, list) else [drawn] if drawn is not None else []
+    for group, drawers in DRAWERS.items():
+        for drawer in drawers:
+            drawn = drawer(content)
+            several = drawn if isinstance(drawn, list) else [drawn] if drawn is not None else []
+            figures += [replace(figure, group=group) for figure in several]
     return figures
 
 
 def _save(figure: Figure, target: Path) -> None:
+    """Write a figure as SVG and PNG, and once more for each further operation that the page can choose."""
     specification = figure.chart.properties(
         width=style.WIDTH, height=figure.height, title=figure.title
     ).to_dict()
     specification["config"] = style.config("#222222")
-    svg = vl_convert.vegalite_to_svg(specification)
-    write_bytes(target / f"{figure.name}.svg", svg.encode())
-    write_bytes(target / f"{figure.name}.png", vl_convert.svg_to_png(svg, scale=_PNG_SCALE))
+    for suffix, chosen in {"": "", **figure.further}.items():
+        name = f"{figure.name}-{suffix}" if suffix else figure.name
+        for parameter in specification.get("params", []):
+            if parameter["name"] == f"picked_{OPERATION}":
+                parameter["value"] = chosen or parameter["value"]
+                specification["title"] = f"{figure.title}, {parameter['value']}"
+        svg = vl_convert.vegalite_to_svg(specification)
+        write_bytes(target / f"{name}.svg", svg.encode())
+        write_bytes(target / f"{name}.png", vl_convert.svg_to_png(svg, scale=_PNG_SCALE))

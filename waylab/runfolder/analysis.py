@@ -3,6 +3,7 @@
 from msgspec import Struct, field
 
 from waylab.runfolder.effects import Factorial
+from waylab.runfolder.headline import Headline
 from waylab.runfolder.numbers import Interval, NullArm, Percentiles, PositiveControl, Ratio, WorstLaw
 from waylab.runfolder.run import AnnouncedComparison, LoadSettings, Settings, SystemDescription, described
 from waylab.runfolder.stopping import Stopping
@@ -149,7 +150,7 @@ class Bend(Struct, frozen=True, kw_only=True):
     load: float | None  # the load; null if there is no bend
     low: float | None  # lower end of the 95 % interval
     high: float | None  # upper end of the 95 % interval
-    found_share: float  # share of the resampled curves that have a bend
+    found_share: float | None  # share of the resampled curves that have a bend
     text: str  # the result in words
 
 
@@ -239,4 +240,5 @@ class Analysis(Struct, frozen=True, kw_only=True):
     changes: Changes  # every configuration relative to the base case
     factorial: Factorial  # effects of the factors
     published: PublishedResults | None  # findings of a published study beside ours
+    headline: Headline = field(default_factory=Headline)  # the answer in two sentences, and what limits
     facts: list[str] = field(default_factory=list)  # what was measured, in sentences

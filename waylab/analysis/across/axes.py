@@ -13,14 +13,15 @@ def axes(spec: ExperimentSpec) -> Axes:
 
     `views` are the same for every other factor, so that each is once along a figure and the others are its lines.
     """
-    factors = spec.factors
+    # A factor with one level, as some have at quick scale, varies nothing.
+    factors = [factor for factor in spec.factors if len(factor.levels) > 1]
     if not factors:
         return Axes(x=None, numeric=False, logarithmic=False, levels=[], series=[], views=[])
     chosen = next((factor for factor in factors if factor.name == spec.report.x), None)
     if chosen is None:
         numeric = [factor for factor in factors if _numbers(factor) is not None]
         chosen = max(numeric or factors, key=lambda factor: len(factor.levels))
-    others = [factor for factor in factors if factor is not chosen and len(factor.levels) > 1]
+    others = [factor for factor in factors if factor is not chosen]
     return Axes(**asdict(_along(chosen, factors)), views=[_along(factor, factors) for factor in others])
 
 

@@ -5,6 +5,7 @@ from waylab.report.figures import (
     conditions,
     factorial,
     inside,
+    load,
     results,
     shapes,
     stages,
@@ -13,25 +14,36 @@ from waylab.report.figures import (
 )
 from waylab.report.figures.figure import Figure
 
-# In the order of the page.
-DRAWERS = (
-    results.throughput,
-    results.response_mean,
-    results.response_percentiles,
-    results.distribution,
-    shapes.histogram,
-    by_factor.by_factor,
-    conditions.relative,
-    factorial.factorial,
-    inside.stage_times,
-    stages.stage_distribution,
-    conditions.queue_length,
-    conditions.miss_ratio,
-    inside.both_views,
-    inside.cpu_time,
-    traces.traces,
-    inside.models,
-    inside.comparisons,
-)
+# By the question of the page that they answer, in the order of the page.
+DRAWERS = {
+    "speed": (
+        results.throughput,
+        results.response_mean,
+        results.response_percentiles,
+        load.response_against_throughput,
+        load.throughput_per_client,
+        results.distribution,
+        shapes.histogram,
+        by_factor.by_factor,
+        conditions.relative,
+        inside.comparisons,
+    ),
+    "time": (
+        inside.stage_times,
+        stages.stage_distribution,
+        inside.both_views,
+        conditions.queue_length,
+    ),
+    "limits": (
+        inside.cpu_time,
+        factorial.effects,
+        conditions.miss_ratio,
+    ),
+    "models": (inside.models,),
+    "trust": (
+        traces.traces,
+        factorial.residuals,
+    ),
+}
 
 __all__ = ["DRAWERS", "Figure", "style"]

@@ -3,7 +3,16 @@
 import altair as alt
 
 from waylab.report.figures import style
-from waylab.report.figures.figure import AnyChart, Figure, milliseconds, slug, values, x_along
+from waylab.report.figures.figure import (
+    AnyChart,
+    Figure,
+    milliseconds,
+    operations_apart,
+    pick_operation,
+    slug,
+    values,
+    x_along,
+)
 from waylab.report.figures.rows import Row, distinct, interval_columns
 from waylab.report.page.content import Content
 from waylab.runfolder.analysis import Configuration, View
@@ -17,15 +26,13 @@ def by_factor(content: Content) -> list[Figure]:
     """Response time and throughput along each factor, the other factors being the lines."""
     if not content.axes.x:
         return []
-    both = all(
-        any(name in c.operations and c.operations[name].count for c in content.configurations)
-        for name in ("get", "set")
-    )
+    operations = operations_apart(content)
     found = []
     for number, view in enumerate([content.axes, *content.axes.views]):
-        # The figures before this one show throughput and mean along the first view already.
-        operations = ["get", "set"] if both else ["all"] if number else []
-        figures = [_response(content, view, name, main=not number) for name in operations]
+        # The figures before this one show throughput and mean of all requests along the first view already.
+        figures = (
+            [_response(content, view, operations, main=not number)] if number or len(operations) > 1 else []
+        )
         figures += [_throughput(content, view)] if number else []
         found += [figure for figure in figures if figure is not None]
     return found
@@ -36,31 +43,35 @@ def _place(configuration: Configuration, view: View, main: bool) -> Row:
     return {"x": found.x, "series": found.series}
 
 
-def _response(content: Content, view: View, operation: str, main: bool) -> Figure | None:
-    rows = []
-    for c in content.configurations:
-        found = c.operations.get(operation)
-        if found and found.count:
-            rows.append(
-                {
-                    **_place(c, view, main),
-                    **interval_columns(found.response_mean_ns, "_ns"),
-                    **{f"p{percent}_ns": found.percentiles_ns.get(percent) for percent in ("25", "50", "75")},
+def _response(content: Content, view: View, operations: list[str], main: bool) -> Figure | None:
+    rows: list[Row] = []
+    for operation in operations:
+        for c in content.configurations:
+            found = c.operations.get(operation)
+            if found and found.count:
+                quartiles = {
+                    f"p{percent}_ns": found.percentiles_ns.get(percent) for percent in ("25", "50", "75")
                 }
-            )
+                place = _place(c, view, main)
+                times = interval_columns(found.response_mean_ns, "_ns")
+                rows.append({**place, "operation": operation.upper(), **times, **quartiles})
     names = distinct(rows, "series")
     if not rows or len(names) > _SERIES_MAX:
         return None
-    what = "" if operation == "all" else f" of {operation.upper()}"
-    chart = milliseconds(alt.Chart(values(rows)), *_FIELDS)
-    drawn = _layers(chart, view, names, f"response time{what}, ms")
+    data, lists, further = pick_operation(alt.Chart(values(rows)), operations)
+    chart = milliseconds(data, *_FIELDS)
+    drawn = _layers(chart, view, names, "response time, ms")
     caption = (
         "Filled marks and their bars: mean and 95 % interval across trials. Bands: from the lower to the upper "
         "quartile of all requests; the dashed line or the open mark within is the median."
     )
-    title = f"Response time{what} against {view.x}"
-    kind = "" if operation == "all" else f"{operation}-"
-    return Figure(f"response-{kind}by-{slug(str(view.x))}", title, caption, drawn)
+    return Figure(
+        f"response-by-{slug(str(view.x))}",
+        f"Response time against {view.x}",
+        caption,
+        drawn.add_params(*lists),
+        further=further,
+    )
 
 
 def _throughput(content: Content, view: View) -> Figure | None:

@@ -1,20 +1,27 @@
 """Queue length and misses, and every configuration relative to the base case."""
 
+from collections.abc import Sequence
+
 import altair as alt
 
 from waylab.report.figures import style
-from waylab.report.figures.figure import AnyChart, Figure, dashed_lines, legend, values, x_axis
+from waylab.report.figures.figure import (
+    AnyChart,
+    Figure,
+    dashed_lines,
+    legend,
+    pick_operation,
+    values,
+    x_axis,
+)
 from waylab.report.figures.rows import Row, any_positive, distinct
 from waylab.report.page.content import Content
 from waylab.runfolder.analysis import Configuration
 from waylab.runfolder.numbers import Interval
 
-_RELATIVE = {
-    "throughput_per_s": ("relative-throughput", "Throughput relative to the base case"),
-    "response_mean_ns": ("relative-response", "Response time relative to the base case"),
-    "response_get_mean_ns": ("relative-response-get", "Response time of GET relative to the base case"),
-    "response_set_mean_ns": ("relative-response-set", "Response time of SET relative to the base case"),
-}
+_THROUGHPUT = {"throughput_per_s": "all"}
+_RESPONSE = {"response_mean_ns": "all"}
+_RESPONSE_APART = {"response_get_mean_ns": "get", "response_set_mean_ns": "set"}
 
 
 def queue_length(content: Content) -> Figure | None:
@@ -44,34 +51,51 @@ def miss_ratio(content: Content) -> Figure | None:
 
 def relative(content: Content) -> list[Figure]:
     """Throughput and response times as multiples of those of the base case."""
+    apart = set(_RESPONSE_APART) <= set(content.analysis.changes.metrics)
+    found = (
+        _relative(content, _THROUGHPUT, "relative-throughput", "Throughput relative to the base case"),
+        _relative(
+            content,
+            _RESPONSE_APART if apart else _RESPONSE,
+            "relative-response",
+            "Response time relative to the base case",
+        ),
+    )
+    return [figure for figure in found if figure is not None]
+
+
+def _relative(content: Content, metrics: dict[str, str], name: str, title: str) -> Figure | None:
+    """Draw the changes of one metric, or of the same metric of several operations to choose from."""
     changes = content.analysis.changes
-    apart = "response_set_mean_ns" in changes.metrics
-    found = []
-    for metric, (name, title) in _RELATIVE.items():
-        if apart and metric == "response_mean_ns":
-            continue
-        rows: list[Row] = [
-            {"x": e.x, "series": e.series, "ratio": e.ratio, "low": e.low, "high": e.high}
-            for e in changes.entries
-            if e.metric == metric
-        ]
-        if not rows:
-            continue
-        scale = alt.Scale(type="log", base=2, nice=False, padding=14)
-        y = alt.Y("ratio:Q", scale=scale, axis=alt.Axis(format="~g"))
-        one = (
-            alt.Chart(values([{"ratio": 1}]))
-            .mark_rule(strokeDash=[4, 4], opacity=0.6)
-            .encode(y="ratio:Q", color=alt.value(style.COLOURS[6]))
-        )
-        caption = (
-            f"Base case: {changes.base}. Ratios in pairs within blocks, with 95 % intervals (t) on the log scale; "
-            "the dashed line is the base case itself."
-        )
-        found.append(
-            Figure(name, title, caption, _lines(content, rows, y, ("ratio to the base case", ".3f"), one))
-        )
-    return found
+    rows: list[Row] = [
+        {
+            "x": e.x,
+            "series": e.series,
+            "operation": metrics[e.metric].upper(),
+            "ratio": e.ratio,
+            "low": e.low,
+            "high": e.high,
+        }
+        for e in changes.entries
+        if e.metric in metrics
+    ]
+    if not rows:
+        return None
+    scale = alt.Scale(type="log", base=2, nice=False, padding=14)
+    y = alt.Y("ratio:Q", scale=scale, axis=alt.Axis(format="~g"))
+    one = (
+        alt.Chart(values([{"ratio": 1}]))
+        .mark_rule(strokeDash=[4, 4], opacity=0.6)
+        .encode(y="ratio:Q", color=alt.value(style.COLOURS[6]))
+    )
+    caption = (
+        f"Base case: {changes.base}. Ratios in pairs within blocks, with 95 % intervals (t) on the log scale; "
+        "the dashed line is the base case itself."
+    )
+    operations = list(metrics.values())
+    _, lists, further = pick_operation(alt.Chart(values(rows)), operations)
+    drawn = _lines(content, rows, y, ("ratio to the base case", ".3f"), one, operations=operations)
+    return Figure(name, title, caption, drawn.add_params(*lists), further=further)
 
 
 def _row(configuration: Configuration, found: Interval) -> Row:
@@ -85,13 +109,18 @@ def _row(configuration: Configuration, found: Interval) -> Row:
 
 
 def _lines(
-    content: Content, rows: list[Row], y: alt.Y, words: tuple[str, str], *behind: alt.Chart
+    content: Content,
+    rows: list[Row],
+    y: alt.Y,
+    words: tuple[str, str],
+    *behind: alt.Chart,
+    operations: Sequence[str] = (),
 ) -> AnyChart:
     title, form = words
     y = y.title(title)
     names = distinct(rows, "series")
     chosen = alt.selection_point(fields=["series"], bind="legend")
-    base = alt.Chart(values(rows)).encode(
+    base = pick_operation(alt.Chart(values(rows)), list(operations))[0].encode(
         x=x_axis(content),
         color=alt.Color("series:N", title=None, scale=style.colour(names), legend=legend(content)),
         opacity=alt.condition(chosen, alt.value(1.0), alt.value(0.15)),

@@ -29,15 +29,21 @@ _WORDS = {
 }
 
 
-def factorial(content: Content) -> list[Figure]:
-    """All figures of the factorial analysis, if the design allows one."""
+def effects(content: Content) -> list[Figure]:
+    """Effects and shares of the variation, if the design allows a factorial analysis."""
     found = content.analysis.factorial
-    metrics = found.metrics
-    if not metrics:
+    titles = [metric.title for metric in found.metrics]
+    if not titles:
         return []
+    return [_effects(found.metrics, titles, found.kind), _variation(found.metrics, titles)]
+
+
+def residuals(content: Content) -> list[Figure]:
+    """Plots that check the residuals of the factorial model."""
+    metrics = content.analysis.factorial.metrics
     titles = [metric.title for metric in metrics]
-    figures = [_effects(metrics, titles, found.kind), _variation(metrics, titles)]
-    return figures + [figure for figure in (_residuals(metrics, titles, plot) for plot in _PLOTS) if figure]
+    drawn = (_residuals(metrics, titles, plot) for plot in _PLOTS) if metrics else ()
+    return [figure for figure in drawn if figure]
 
 
 def _axis() -> alt.Axis:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import altair as alt
 
@@ -24,6 +24,34 @@ class Figure:
     caption: str
     chart: AnyChart
     height: int = style.HEIGHT
+    # The question of the page that it answers, set by the list of drawers.
+    group: str = ""
+    # Further drawings for files, which have no list to choose from: suffix of the name, and what is chosen.
+    further: dict[str, str] = field(default_factory=dict)
+
+
+OPERATION = "operation"
+"""Column, and list to choose from, of figures that can show one operation at a time."""
+
+
+def operations_apart(content: Content) -> list[str]:
+    """Return GET and SET if there are both, or else all operations together."""
+    both = all(
+        any(name in c.operations and c.operations[name].count for c in content.configurations)
+        for name in ("get", "set")
+    )
+    return ["get", "set"] if both else ["all"]
+
+
+def pick_operation(
+    chart: alt.Chart, names: list[str]
+) -> tuple[alt.Chart, list[alt.Parameter], dict[str, str]]:
+    """Let the reader choose an operation: the filtered chart, its list, and the drawings of the others for files."""
+    if len(names) < 2:
+        return chart, [], {}
+    labels = [name.upper() for name in names]
+    parameter, condition = pick(OPERATION, OPERATION, labels, labels[0])
+    return chart.transform_filter(condition), [parameter], dict(zip(names[1:], labels[1:], strict=True))
 
     def __post_init__(self) -> None:
         """Make the name safe for files, elements and expressions, because names of factors are part of it."""
@@ -42,7 +70,7 @@ def x_along(axes: View) -> alt.X:
         return alt.X(
             "x:N", title=title, sort=_levels(axes) or None, axis=alt.Axis(labelAngle=0, labelOverlap=True)
         )
-    axis = alt.Axis(values=_levels(axes), format="~g", grid=False, labelOverlap="greedy")
+    axis = alt.Axis(values=_levels(axes), format=",.6~g", grid=False, labelOverlap="greedy")
     scale = (
         alt.Scale(type="log", base=2, nice=False, padding=16)
         if axes.logarithmic
@@ -65,7 +93,7 @@ def x_category(content: Content, angle: int = 0) -> alt.X:
         "x:O",
         title=axes.x or "configuration",
         sort=_levels(axes) or None,
-        axis=alt.Axis(labelAngle=angle, format="~g" if axes.numeric else ""),
+        axis=alt.Axis(labelAngle=angle, format=",.6~g" if axes.numeric else ""),
     )
 
 

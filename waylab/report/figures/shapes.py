@@ -3,44 +3,45 @@
 import altair as alt
 
 from waylab.report.figures import style
-from waylab.report.figures.figure import Figure, busiest, pick, values
-from waylab.report.figures.rows import Row
+from waylab.report.figures.figure import Figure, busiest, pick, pick_operation, values
+from waylab.report.figures.rows import Row, distinct
 from waylab.report.page.content import Content
 
 
-def histogram(content: Content) -> list[Figure]:
-    """Histogram and gamma density of the response time; GET and SET apart where there are both."""
-    several = all(any(c.shapes.get(name) for c in content.configurations) for name in ("get", "set"))
-    found = (_histogram(content, name) for name in (("get", "set") if several else ("all",)))
-    return [figure for figure in found if figure is not None]
-
-
-def _histogram(content: Content, operation: str) -> Figure | None:
-    found = {c.name: shape for c in content.configurations if (shape := c.shapes.get(operation))}
+def histogram(content: Content) -> Figure | None:
+    """Histogram and gamma density of the response time; with GET and SET, one of them at a time."""
+    both = all(any(c.shapes.get(name) for c in content.configurations) for name in ("get", "set"))
+    operations = ["get", "set"] if both else ["all"]
+    found = [
+        (c.name, operation, shape)
+        for operation in operations
+        for c in content.configurations
+        if (shape := c.shapes.get(operation))
+    ]
     if not found:
         return None
     rows: list[Row] = [
         {
             "name": name,
+            "operation": operation.upper(),
             "from_ns": bar.from_ns,
             "to_ns": bar.to_ns,
             "density_per_ms": bar.density_per_ms,
             "gamma_per_ms": bar.gamma_per_ms,
         }
-        for name, shape in found.items()
+        for name, operation, shape in found
         for bar in shape.bars
     ]
-    words: list[Row] = [{"name": name, "text": shape.text} for name, shape in found.items()]
-    names, first = list(found), busiest(content).name
-    parameter, condition = pick("name", "configuration", names, first if first in found else names[0])
-    base = (
-        alt.Chart(values(rows))
-        .transform_filter(condition)
-        .transform_calculate(
-            from_ms="datum.from_ns / 1e6",
-            to_ms="datum.to_ns / 1e6",
-            middle_ms="(datum.from_ns + datum.to_ns) / 2e6",
-        )
+    words: list[Row] = [
+        {"name": name, "operation": operation.upper(), "text": shape.text} for name, operation, shape in found
+    ]
+    names, first = distinct(rows, "name"), busiest(content).name
+    parameter, condition = pick("name", "configuration", names, first if first in names else names[0])
+    data, lists, further = pick_operation(alt.Chart(values(rows)), operations)
+    base = data.transform_filter(condition).transform_calculate(
+        from_ms="datum.from_ns / 1e6",
+        to_ms="datum.to_ns / 1e6",
+        middle_ms="(datum.from_ns + datum.to_ns) / 2e6",
     )
     x = alt.X(
         "from_ms:Q",
@@ -64,19 +65,20 @@ def _histogram(content: Content, operation: str) -> Figure | None:
         .encode(x=alt.X("middle_ms:Q", title="response time, ms"), y=alt.Y("gamma_per_ms:Q", title=y))
     )
     text = (
-        alt.Chart(values(words))
+        pick_operation(alt.Chart(values(words)), operations)[0]
         .transform_filter(condition)
         .transform_calculate(lines="split(datum.text, ', ')")
         .mark_text(align="right", baseline="bottom", fontSize=11, lineHeight=14, dy=-14)
         .encode(x=alt.value("width"), y=alt.value(-4), text="lines:N")
     )
-    what = "" if operation == "all" else f" of {operation.upper()}"
     caption = (
         "Bars: all requests of all trials up to the 99th percentile. Line: the gamma distribution with the highest "
         "likelihood, over the same bars."
     )
-    kind = "" if operation == "all" else f"-{operation}"
-    title = f"Response time{what}, histogram and gamma fit"
     return Figure(
-        f"response-histogram{kind}", title, caption, alt.layer(bars, line, text).add_params(parameter)
+        "response-histogram",
+        "Response time, histogram and gamma fit",
+        caption,
+        alt.layer(bars, line, text).add_params(*lists, parameter),
+        further=further,
     )

@@ -46,6 +46,11 @@ class Content:
         return self.spec.description.protocol == "messages"
 
     @property
+    def open_loop(self) -> bool:
+        """Whether requests are due at a rate, whether replies arrive or not, in some trial."""
+        return any(trial.load.rate for trial in self.run.plan)
+
+    @property
     def operations(self) -> list[str]:
         """The operations that are shown apart: get and set, or those of a message service."""
         names = _distinct(name for one in self.configurations for name in one.operations)

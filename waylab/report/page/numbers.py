@@ -6,28 +6,23 @@ from typing import TypeVar
 
 from waylab.runfolder.numbers import Interval
 from waylab.runfolder.trial_numbers import WithinInterval
+from waylab.runfolder.words import NONE, rate_text, share_text, time_text
+
+__all__ = [
+    "NONE",
+    "interval",
+    "interval_text",
+    "percent_text",
+    "plain_text",
+    "rate_text",
+    "ratio_text",
+    "share_text",
+    "shown",
+    "signed_percent_text",
+    "time_text",
+]
 
 T = TypeVar("T")
-NONE = "–"
-
-
-def time_text(value_ns: float | None) -> str:
-    """Write a time with the unit that fits."""
-    if value_ns is None:
-        return NONE
-    for unit, size_ns in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
-        if abs(value_ns) >= size_ns:
-            return (
-                f"{value_ns / size_ns:.3g} {unit}"
-                if abs(value_ns) < 1000 * size_ns
-                else f"{value_ns / size_ns:,.0f} {unit}"
-            )
-    return f"{value_ns:.0f} ns"
-
-
-def rate_text(value: float | None) -> str:
-    """Write a rate or count."""
-    return NONE if value is None else f"{value:,.0f}"
 
 
 def percent_text(value: float | None) -> str:

@@ -1,0 +1,226 @@
+"""The answer in two sentences: how throughput and response time change along the figures, and what limits them.
+
+Everything is said of means over trials; whether a difference is more than noise is decided by the rules.
+"""
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from waylab.analysis.trial.numbers import TrialResult
+from waylab.runfolder.analysis import Axes, Configuration
+from waylab.runfolder.headline import Headline, ResourceUse
+from waylab.runfolder.words import rate_text, share_text, time_text
+
+# From this utilisation on a resource is called the limit. Queues in front of it are then several requests long.
+LIMIT_MIN = 0.85
+# A curve that still rises by more than this over its last step has not reached a limit.
+RISES_MIN = 0.1
+# Smaller changes along a figure are called none.
+_SAME = 0.05
+# Other programs that take more of the machine than this are named beside the limit.
+_FOREIGN_MIN = 0.1
+_MACHINE = "CPU of the machine"
+
+
+def headline(axes: Axes, configurations: Sequence[Configuration], trials: Sequence[TrialResult]) -> Headline:
+    """Return both sentences, and the utilisation of every resource in every configuration."""
+    used = [one for one in configurations if one.used]
+    if not used:
+        return Headline()
+    best = max(used, key=lambda one: one.throughput_per_s.known_mean())
+    utilisation = {one.name: _utilisation(one) for one in used}
+    limit = _limit(utilisation[best.name])
+    stage = _longest_stage(best)
+    return Headline(
+        sentences=[
+            _course(axes, used),
+            _where(best, stage, limit, utilisation[best.name], trials, _rises(axes, used)),
+        ],
+        busiest=best.name,
+        limit=limit.name if limit else None,
+        longest_stage=stage[0] if stage else None,
+        utilisation=utilisation,
+    )
+
+
+def _course(axes: Axes, used: Sequence[Configuration]) -> str:
+    """Say how throughput and mean response time change from the first to the last level of the factor along x."""
+    lines = _lines(axes, used)
+    if not axes.numeric or all(len(line) < 2 for line in lines.values()):
+        return _extremes(used)
+    lines = {series: line for series, line in lines.items() if len(line) > 1}
+    first, last = (
+        min(float(line[0].x) for line in lines.values()),
+        max(float(line[-1].x) for line in lines.values()),
+    )
+    parts = [
+        f"throughput {_change(line)}" + (f" with {series}" if len(lines) > 1 else "")
+        for series, line in _few(lines).items()
+    ]
+    return f"From {first:g} to {last:g} {axes.x}, {'; '.join(parts)}."
+
+
+def _change(line: Sequence[Configuration]) -> str:
+    """Write the change of one line, for example `rises from 5,400 to 50,200 requests/s and the mean ...`."""
+    start, end = line[0], line[-1]
+    top = max(line, key=lambda one: one.throughput_per_s.known_mean())
+    before, after, best = (one.throughput_per_s.known_mean() for one in (start, end, top))
+    from_text, to_text, top_text = rate_text(before), rate_text(after), rate_text(best)
+    if best > (1 + _SAME) * max(before, after):
+        words = f"rises from {from_text} to {top_text} requests/s at {float(top.x):g} and falls to {to_text}"
+    elif abs(after / before - 1) <= _SAME:
+        words = f"stays near {from_text} requests/s"
+    else:
+        words = f"{'rises' if after > before else 'falls'} from {from_text} to {to_text} requests/s"
+    times = [time_text(time_ns) for one in (start, end) if (time_ns := _response_ns(one))]
+    return words + (
+        f" and the mean response time goes from {times[0]} to {times[1]}" if len(times) == 2 else ""
+    )
+
+
+def _few(lines: dict[str, list[Configuration]]) -> dict[str, list[Configuration]]:
+    """Keep two lines: those with the highest and the lowest top."""
+    if len(lines) <= 2:
+        return lines
+    ranked = sorted(lines, key=lambda name: max(one.throughput_per_s.known_mean() for one in lines[name]))
+    return {name: lines[name] for name in (ranked[-1], ranked[0])}
+
+
+def _extremes(used: Sequence[Configuration]) -> str:
+    """Name the configurations with the highest and the lowest throughput."""
+    ranked = sorted(used, key=lambda one: one.throughput_per_s.known_mean())
+    high, low = ranked[-1], ranked[0]
+    if len(ranked) == 1:
+        return f"Throughput is {_both(high)}."
+    return f"Throughput is highest with {high.name}, {_both(high)}, and lowest with {low.name}, {_both(low)}."
+
+
+def _both(one: Configuration) -> str:
+    interval = one.throughput_per_s
+    bounds = f" [{rate_text(interval.low)}, {rate_text(interval.high)}]" if interval.low is not None else ""
+    response_ns = _response_ns(one)
+    response = f" with a mean response time of {time_text(response_ns)}" if response_ns else ""
+    return f"{rate_text(interval.mean)}{bounds} requests/s{response}"
+
+
+def _where(
+    best: Configuration,
+    stage: tuple[str, float] | None,
+    limit: ResourceUse | None,
+    utilisation: Sequence[ResourceUse],
+    trials: Sequence[TrialResult],
+    rises: float | None,
+) -> str:
+    """Say in which stage requests of the busiest configuration spend most time, and which resource limits it."""
+    head = f"At the highest throughput ({best.name})"
+    parts = []
+    if stage:
+        total_ns = best.stages["all"].stages["total"].mean_ns.mean
+        parts.append(
+            f"requests spend {share_text(stage[1])} of their {time_text(total_ns)} in the "
+            f"{best.description.middle} in the stage {stage[0]}"
+        )
+    foreign = _foreign(best, trials)
+    if limit:
+        other = f", {share_text(foreign)} of it by other programs" if foreign >= _FOREIGN_MIN else ""
+        other = other if limit.name == _MACHINE else ""
+        parts.append(f"the limit is the {limit.name} ({share_text(limit.share)} busy{other})")
+    elif utilisation:
+        top = utilisation[0]
+        parts.append(
+            f"no measured resource is the limit: the busiest is the {top.name} with {share_text(top.share)}"
+        )
+    if rises and not limit:
+        parts.append(f"the last step still adds {share_text(rises)} throughput")
+    return f"{head} {_joined(parts)}." if parts else f"{head} nothing else was measured."
+
+
+def _joined(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])}, and {parts[-1]}"
+
+
+def _rises(axes: Axes, used: Sequence[Configuration]) -> float | None:
+    """Return by which share the line of the best configuration rises over its last step; None if it does not."""
+    if not axes.numeric:
+        return None
+    lines = [line for line in _lines(axes, used).values() if len(line) > 1]
+    if not lines:
+        return None
+    line = max(lines, key=lambda one: max(member.throughput_per_s.known_mean() for member in one))
+    before, after = (one.throughput_per_s.known_mean() for one in line[-2:])
+    return after / before - 1 if before and after / before - 1 > RISES_MIN else None
+
+
+def _lines(axes: Axes, used: Sequence[Configuration]) -> dict[str, list[Configuration]]:
+    rank = {level: place for place, level in enumerate(axes.levels)}
+    lines: dict[str, list[Configuration]] = {}
+    for one in sorted(used, key=lambda one: rank.get(one.x, 0)):
+        lines.setdefault(one.series, []).append(one)
+    return lines
+
+
+def _limit(utilisation: Sequence[ResourceUse]) -> ResourceUse | None:
+    """Return the busiest resource from `LIMIT_MIN` on; the machine before a program, which can only use the machine."""
+    full = [one for one in utilisation if one.share >= LIMIT_MIN]
+    return next((one for one in full if one.name == _MACHINE), full[0] if full else None)
+
+
+def _utilisation(one: Configuration) -> list[ResourceUse]:
+    """Return how busy machine, programs and links were, the busiest first."""
+    shares = {}
+    if one.busy_share.mean is not None:
+        shares[_MACHINE] = one.busy_share.mean
+    if one.generator_cpu_share.mean is not None:
+        shares["CPU of the load generator's threads"] = one.generator_cpu_share.mean
+    rate_per_s = one.throughput_per_s.known_mean()
+    for role, threads, words in _threads(one):
+        cost = one.cpu_per_request_ns.get(role)
+        if cost is not None and cost.mean is not None and threads:
+            shares[words] = cost.mean * rate_per_s * 1e-9 / threads
+    for name, share in one.link_utilisation.items():
+        if share.mean is not None:
+            shares[f"link {name}"] = share.mean
+    ranked = sorted(shares.items(), key=lambda pair: -pair[1])
+    return [ResourceUse(name=name, share=share) for name, share in ranked]
+
+
+def _threads(one: Configuration) -> list[tuple[str, int, str]]:
+    """Return role, number of threads that do its work, and words; only roles whose number of threads is known."""
+    programs, system = one.description.programs, one.system
+    found = []
+    for role, key, words in (
+        ("proxy", "loops", "CPU of the proxies' event loops"),
+        ("backends", "threads", "CPU of the backends' threads"),
+    ):
+        settings = system.get(role)
+        each = settings.get(key, 1) if isinstance(settings, dict) else 1
+        if programs.get(role) and isinstance(each, int):
+            found.append((role, programs[role] * each, words))
+    return found
+
+
+def _longest_stage(one: Configuration) -> tuple[str, float] | None:
+    """Return the stage in which requests spend most time, and its share of their time in proxy or service."""
+    found = one.stages.get("all")
+    total_ns = found.stages["total"].mean_ns.mean if found and "total" in found.stages else None
+    if found is None or not total_ns:
+        return None
+    times = {name: times.mean_ns.mean or 0.0 for name, times in found.stages.items() if name != "total"}
+    name = max(times, key=lambda stage: times[stage])
+    return name, times[name] / total_ns
+
+
+def _foreign(one: Configuration, trials: Sequence[TrialResult]) -> float:
+    """Return the share of the machine that other programs used, over the trials of a configuration."""
+    shares = [
+        trial.numbers.cpu.foreign_share
+        for trial in trials
+        if trial.used
+        and trial.content.configuration == one.name
+        and trial.numbers.cpu.foreign_share is not None
+    ]
+    return fmean(shares) if shares else 0.0
+
+
+def _response_ns(one: Configuration) -> float | None:
+    return one.operations["all"].response_mean_ns.mean if "all" in one.operations else None
