@@ -29,6 +29,10 @@ class Figure:
     # Further drawings for files, which have no list to choose from: suffix of the name, and what is chosen.
     further: dict[str, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Make the name safe for files, elements and expressions, because names of factors are part of it."""
+        object.__setattr__(self, "name", re.sub(r"[^A-Za-z0-9.-]+", "-", self.name))
+
 
 OPERATION = "operation"
 """Column, and list to choose from, of figures that can show one operation at a time."""
@@ -52,10 +56,6 @@ def pick_operation(
     labels = [name.upper() for name in names]
     parameter, condition = pick(OPERATION, OPERATION, labels, labels[0])
     return chart.transform_filter(condition), [parameter], dict(zip(names[1:], labels[1:], strict=True))
-
-    def __post_init__(self) -> None:
-        """Make the name safe for files, elements and expressions, because names of factors are part of it."""
-        object.__setattr__(self, "name", re.sub(r"[^A-Za-z0-9.-]+", "-", self.name))
 
 
 def x_axis(content: Content) -> alt.X:
