@@ -21,11 +21,18 @@ use std::time::Duration;
 
 /// No backend listens there.
 const NOWHERE: &str = "127.0.0.1:9";
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(40);
 
 static FOLDER: LazyLock<tempfile::TempDir> = LazyLock::new(|| tempfile::tempdir().unwrap());
 /// The proxy that receives the messages of successors. It is started again when one has replaced it.
-static PROXY: Mutex<Option<(Running, Receiver<()>)>> = Mutex::new(None);
+static PROXY: Mutex<Option<Predecessor>> = Mutex::new(None);
+
+struct Predecessor {
+    running: Running,
+    notice: Receiver<()>,
+    /// The number of descriptors before it was started.
+    before: usize,
+}
 
 fuzz_target!(|input: &[u8]| {
     let Some((&side, text)) = input.split_first() else { return };
@@ -44,28 +51,42 @@ fn open_descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
+/// Every thread that had descriptors has been joined, so none is closed later.
+fn check_descriptors(before: usize) {
+    let names = || std::fs::read_dir("/proc/self/fd").unwrap().flatten().map(|entry| entry.path().read_link());
+    assert_eq!(open_descriptors(), before, "descriptors are left: {:?}", names().collect::<Vec<_>>());
+}
+
+impl Predecessor {
+    fn stop(self) {
+        assert_eq!(self.running.stop().unwrap().lost, 0);
+        check_descriptors(self.before);
+    }
+}
+
 /// Sends the messages of a successor to a proxy.
 fn succeed(messages: &[&[u8]]) {
     let path = FOLDER.path().join("control");
     let mut guard = PROXY.lock().unwrap();
-    let (running, notice) = guard.take().unwrap_or_else(|| {
+    let proxy = guard.take().unwrap_or_else(|| {
+        let before = open_descriptors();
         let running = start(config(Some(path.clone())), Clock::monotonic()).unwrap();
         let notice = running.handed_over().unwrap();
-        (running, notice)
+        Predecessor { running, notice, before }
     });
     send(&path, messages);
     // The messages have been handled when the proxy replies to the next one.
     let is_replaced = send(&path, &[b"take-over 1"]) == 0;
-    assert!(!is_replaced || notice.recv_timeout(PATIENCE).is_ok(), "no reply to a take-over");
+    assert!(!is_replaced || proxy.notice.recv_timeout(PATIENCE).is_ok(), "no reply to a take-over");
     if is_replaced {
-        assert_eq!(running.stop().unwrap().lost, 0);
+        proxy.stop();
     } else {
-        let mut client = TcpStream::connect(running.address().unwrap()).unwrap();
+        let mut client = TcpStream::connect(proxy.running.address().unwrap()).unwrap();
         client.set_read_timeout(Some(PATIENCE)).unwrap();
         client.write_all(b"mn\r\n").unwrap();
         let mut reply = [0; 4];
         client.read_exact(&mut reply).expect("the proxy goes on serving");
-        *guard = Some((running, notice));
+        *guard = Some(proxy);
     }
 }
 
@@ -85,6 +106,8 @@ fn send(path: &Path, messages: &[&[u8]]) -> usize {
 /// Starts a proxy that takes over from a process that sends these messages.
 fn precede(messages: &[&[u8]]) {
     let path = FOLDER.path().join("predecessor");
+    // Its connections come and go at any time. Without it, the descriptors can be counted exactly.
+    PROXY.lock().unwrap().take().into_iter().for_each(Predecessor::stop);
     let before = open_descriptors();
     let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
     let unix_path = FOLDER.path().join("clients");
@@ -122,11 +145,5 @@ fn precede(messages: &[&[u8]]) {
             assert!(!line.is_empty() && !line.contains('\n'), "{line:?}");
         }
     }
-    // The other proxy may still accept or close the connection of its last client.
-    let is_released = || open_descriptors() <= before;
-    let mut waits = 0..1000;
-    while !is_released() && waits.next().is_some() {
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    assert!(is_released(), "{} descriptors instead of {before}", open_descriptors());
+    check_descriptors(before);
 }

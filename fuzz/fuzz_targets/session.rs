@@ -19,7 +19,7 @@ use wire::{Limits, ParsedReply, ParsedRequest, Reply, Request, parse_reply, pars
 const TIMEOUT: Duration = Duration::from_millis(25);
 const PAUSE: Duration = Duration::from_micros(50);
 /// After this time without a byte, the proxy hangs.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(40);
 const PIECES_MAX: usize = 24;
 const REQUESTS_MAX: u64 = 200;
 
