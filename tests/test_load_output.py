@@ -205,6 +205,12 @@ def test_invalid_output_arguments_print_one_line(tmp_path):
     one_line(run(*load, "--json-out-file", tmp_path / "a", "--json-compat", "wrk"), "wrk", "memtier")
     one_line(run(*load, "--print-percentiles", "50,100"), "100", "percentile")
     one_line(run(*load, "--expect-hit-ratio", "90"), "90", "share")
+    for flag in ("--failed-max", "--achieved-min"):
+        for value in ("1%", "-0.1", "1.1", "nan"):
+            one_line(run(*load, f"{flag}={value}"), flag, "share")
+    one_line(
+        run("load", "saturate", *load[1:], "--objective", "p99=1ms", "--failed-max", "0.1"), "--failed-max"
+    )
     one_line(run(*load, "--hdr-file-prefix", tmp_path / "none" / "run"), "none/run_get.hgrm")
     one_line(run(*load, "--metrics", "nowhere"), "--metrics", "nowhere")
 

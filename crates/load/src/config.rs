@@ -15,6 +15,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 use variates::{Popularity, Unit};
 
+/// The default of the largest share of failed requests in a valid run.
+pub(crate) const FAILED_MAX: f64 = 0.01;
 /// memcached's limit on a key.
 pub(crate) const KEY_BYTES_MAX: usize = 250;
 
@@ -139,6 +141,11 @@ pub struct Config {
     pub percentiles: Vec<f64>,
     /// The run is invalid if the hit ratio is lower than this.
     pub expect_hit_ratio: Option<f64>,
+    /// The run is invalid if a larger share of its requests failed.
+    pub failed_max: f64,
+    /// The run is invalid if a smaller share of the due requests of an open loop was answered within the window. None
+    /// is 0.95, and 0.99 if most seconds were behind.
+    pub achieved_min: Option<f64>,
     /// The command line, for the summary.
     pub arguments: Vec<String>,
 }
@@ -177,6 +184,8 @@ impl Default for Config {
             sample: 100,
             percentiles: Vec::new(),
             expect_hit_ratio: None,
+            failed_max: FAILED_MAX,
+            achieved_min: None,
             arguments: Vec::new(),
         }
     }

@@ -37,10 +37,24 @@ fn every_intended_request_is_accounted_for() {
         7 if seen.is_load() => Fault::Line("SERVER_ERROR busy"),
         _ => Fault::None,
     });
-    let summary = support::run(&open(&server, 500.0));
+    let summary = support::run(&Config { failed_max: 0.5, ..open(&server, 500.0) });
     assert_adds_up(&summary);
     assert_eq!(summary.totals.unsent, Some(0));
     assert!(summary.totals.errors > 0 && summary.notes.iter().any(|note| note.contains("requests failed")));
+}
+
+#[test]
+fn a_number_of_requests_after_a_warm_up_is_measured_exactly() {
+    let server = TinyServer::healthy();
+    let warm_up = Duration::from_millis(300);
+    for arrivals in [Arrivals::Closed, Arrivals::Poisson { per_s: 2_000.0 }] {
+        let config =
+            Config { requests: Some(300), warm_up, arrivals, pipeline: 16, threads: 2, clients: 4, ..config(&server) };
+        let summary = support::run(&config);
+        let totals = &summary.totals;
+        assert_eq!((totals.requests, totals.completed, totals.errors), (300, 300, 0));
+        assert!(totals.requests_sent >= 300, "{totals:?}");
+    }
 }
 
 #[test]

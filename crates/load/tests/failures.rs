@@ -3,7 +3,7 @@
 mod support;
 
 use clock::{Clock, duration_ns};
-use load::{Config, LoadError};
+use load::{Arrivals, Config, LoadError};
 use records::Outcome;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -20,7 +20,7 @@ fn count(outcomes: &[u8], outcome: Outcome) -> u64 {
 }
 
 #[test]
-fn refusals_are_counted_and_make_keys_uncertain_but_not_the_run() {
+fn refusals_are_counted_and_make_keys_uncertain_and_the_run_invalid() {
     let server = TinyServer::start(|seen| match seen.number % 10 {
         0 if seen.is_load() && seen.is_set => Fault::StoreAndLine("SERVER_ERROR out of memory storing object"),
         5 if seen.is_load() && !seen.is_set => Fault::Line("ERROR"),
@@ -28,7 +28,12 @@ fn refusals_are_counted_and_make_keys_uncertain_but_not_the_run() {
     });
     let config = config(&server);
     let summary = run(&config);
-    assert!(summary.valid, "{:?}", summary.reasons);
+    let found = |reason: &str| summary.reasons.iter().any(|line| line.contains(reason));
+    assert!(!summary.valid && found("requests failed, which is"), "{:?}", summary.reasons);
+    // The versions on the server were stored, so nothing read is stale.
+    assert_eq!((summary.verification.stale, found("are stale")), (0, false));
+    let tolerant = run(&Config { failed_max: 0.5, prefill: false, ..config.clone() });
+    assert!(!tolerant.reasons.iter().any(|line| line.contains("requests failed")), "{:?}", tolerant.reasons);
     assert!(summary.errors["SERVER_ERROR out of memory storing object"] > 0 && summary.errors["ERROR"] > 0);
     // Error lines count over the whole run, and the total over the window only. Requests in flight at its end may make
     // them differ.
@@ -57,9 +62,11 @@ fn a_connection_closed_within_a_reply_is_restored() {
             },
         );
     let directory = tempfile::tempdir().unwrap();
-    let config = Config { records: Some(directory.path().into()), sample: 1, pipeline: 4, ..config(&server) };
+    let config =
+        Config { records: Some(directory.path().into()), sample: 1, pipeline: 4, failed_max: 1.0, ..config(&server) };
     let summary = run(&config);
-    assert!(summary.valid, "{:?}", summary.reasons);
+    // Lost sets leave keys uncertain, and nothing else is wrong.
+    assert!(summary.reasons.iter().all(|line| line.contains("could not be judged")), "{:?}", summary.reasons);
     let lost = summary.errors["connection lost"];
     assert!(lost > 4, "{lost}");
     assert!(summary.totals.requests > 20 * lost / 4, "{} requests, {lost} lost", summary.totals.requests);
@@ -88,6 +95,40 @@ fn a_reply_timeout_is_an_error_and_the_run_ends() {
     assert!(summary.valid, "{:?}", summary.reasons);
     assert_eq!(summary.errors["reply timed out"], 1);
     assert_eq!(count(&recorded(directory.path()), Outcome::Timeout), 1);
+}
+
+#[test]
+fn requests_without_an_answer_are_slower_than_any_percentile_of_the_others() {
+    // One get in twenty gets no reply, nor do those behind it on its connection.
+    let server =
+        TinyServer::start(|seen| if seen.is_load() && seen.number % 20 == 0 { Fault::Silence } else { Fault::None });
+    let config = Config {
+        ratio_set: 0,
+        requests: Some(400),
+        arrivals: Arrivals::Constant { per_s: 200.0 },
+        clients: 40,
+        reply_timeout: Duration::from_millis(250),
+        percentiles: vec![50.0, 97.0],
+        ..config(&server)
+    };
+    let summary = run(&config);
+    let response = &summary.operations.all.response;
+    let (answered, failed) = (summary.totals.requests, summary.totals.errors);
+    assert_eq!((answered + failed, response.unanswered), (400, failed));
+    assert!(failed >= 20, "{failed}");
+    // Fewer than 3 % lie above the 97th percentile, and 5 % have no answer.
+    assert_eq!(response.percentiles["97"], None, "{:?}", response.percentiles);
+    assert!(response.percentiles["50"].is_some() && summary.operations.get.service.percentiles["97"].is_none());
+    assert!(
+        !summary.valid && summary.reasons.iter().any(|line| line.contains("--failed-max")),
+        "{:?}",
+        summary.reasons
+    );
+    let text = load::render(&summary);
+    assert!(text.contains(" > 250ms") || response.max_ns > 250_000_000, "{text}");
+    let json: serde_json::Value = serde_json::from_str(&summary.to_json().unwrap()).unwrap();
+    assert!(json["operations"]["all"]["response"]["percentiles"]["97"].is_null());
+    assert_eq!(json["operations"]["all"]["response"]["unanswered"], failed);
 }
 
 #[test]

@@ -35,7 +35,7 @@ fn try_run(config: &Config) -> Result<Summary, LoadError> {
 /// Runs against a service with this script. Returns the summary and its part about messages.
 fn run(operations: &str, script: impl Fn(&Seen) -> Fault + Send + Sync + 'static) -> (Summary, MessagesSummary) {
     let service = TinyService::start(script);
-    let summary = try_run(&config(&service, operations)).unwrap();
+    let summary = try_run(&Config { failed_max: 1.0, ..config(&service, operations) }).unwrap();
     let messages = summary.messages.clone().unwrap();
     (summary, messages)
 }

@@ -1,8 +1,12 @@
 //! Servers that reply with wrong bytes: every kind is found, named and makes the run invalid.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 mod support;
 
 use load::{Config, Summary};
+use std::collections::HashSet;
+use std::sync::Mutex;
 use support::{Fault, TinyServer, config, run};
 
 /// Runs against a server with `fault` in every seventh get.
@@ -38,6 +42,47 @@ fn an_older_version_is_stale() {
     assert!(summary.verification.stale > 0 && summary.verification.wrong == 0 && summary.verification.torn == 0);
 }
 
+/// A server that fails one set of each key and then acknowledges every set. If `keeps`, it stores them, too.
+fn one_failure_per_key(keeps: bool) -> Summary {
+    let failed = Mutex::new(HashSet::new());
+    let server = TinyServer::start_with_keys(move |seen, key| {
+        if !seen.is_load() || !seen.is_set {
+            Fault::None
+        } else if failed.lock().unwrap().insert(key.to_owned()) {
+            Fault::Line("SERVER_ERROR once")
+        } else if keeps {
+            Fault::None
+        } else {
+            Fault::Line("STORED")
+        }
+    });
+    // Every key is written often, so that most reads follow an acknowledged write.
+    run(&Config { ratio_set: 1, ratio_get: 1, failed_max: 1.0, key_maximum: 9, ..config(&server) })
+}
+
+#[test]
+fn lost_writes_are_found_after_a_failure_of_each_key() {
+    let summary = one_failure_per_key(false);
+    assert!(!summary.valid && summary.verification.stale > 0, "{:?}", summary.verification);
+    assert!(summary.reasons.iter().any(|line| line.contains("are stale")), "{:?}", summary.reasons);
+    let healthy = one_failure_per_key(true);
+    assert_eq!((healthy.verification.stale, healthy.verification.keys_uncertain), (0, 0), "{:?}", healthy.verification);
+}
+
+#[test]
+fn reads_that_cannot_be_judged_invalidate_a_run() {
+    // Every set fails, so no value can be judged after the first set of its key.
+    let server =
+        TinyServer::start(|seen| if seen.is_load() && seen.is_set { Fault::Line("SERVER_ERROR") } else { Fault::None });
+    let summary = run(&Config { failed_max: 1.0, key_maximum: 9, ..config(&server) });
+    assert!(summary.verification.unjudged > 0 && summary.verification.stale == 0, "{:?}", summary.verification);
+    assert_found(&summary, "could not be judged for staleness");
+    // With noreply it is known beforehand that nothing can be judged.
+    let cache = testkit::Server::embedded();
+    let quiet = run(&Config { noreply: true, servers: vec![cache.address().to_string()], ..config(&server) });
+    assert!(quiet.valid && quiet.verification.unjudged > 0, "{:?}", quiet.reasons);
+}
+
 #[test]
 fn another_keys_value_is_wrong() {
     let summary = with_fault(Fault::Wrong);
@@ -63,7 +108,7 @@ fn a_reply_to_another_request_is_unexpected_and_the_run_continues() {
                     if !seen.is_set && seen.number % 50 == 0 { Fault::Line(line) } else { Fault::None }
                 },
             );
-        let summary = run(&config(&server));
+        let summary = run(&Config { failed_max: 1.0, ..config(&server) });
         assert_found(&summary, "replies matched no request");
         assert!(summary.verification.unexpected_reply > 1 && summary.errors["connection out of step"] > 1);
         assert!(summary.totals.requests > 100, "{}", summary.totals.requests);

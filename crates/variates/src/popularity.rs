@@ -95,7 +95,7 @@ impl Popularity {
             Popularity::Sequential => "one key after the other, from the first again after the last",
             Popularity::Zipf { .. } => "Zipf's law: rank k = 1, 2, ... has a share in proportion to k^-EXPONENT",
             Popularity::Gaussian { .. } => {
-                "normal around CENTRE with DEVIATION (default: the middle, a sixth of the keys), cut off at both ends"
+                "normal around CENTRE with DEVIATION (default: the middle, a sixth of the way from the first to the last key), cut off at both ends"
             }
             Popularity::Hot { .. } => "KEYS_SHARE of the keys get REQUESTS_SHARE of the requests, each group uniformly",
         }

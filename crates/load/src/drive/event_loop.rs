@@ -98,6 +98,10 @@ impl<'a> EventLoop<'a> {
             }
             let is_idle = self.woken.is_empty() && self.unfinished.is_empty();
             self.pump_woken();
+            if self.next_due.is_none() && !is_over {
+                // Requests that end as they are sent have freed their clients.
+                self.take_due(self.worker.now());
+            }
             let timeout = self.timeout(is_over)?;
             self.poller.wait(Some(timeout), &mut ready).map_err(LoadError::Poller)?;
             polled_at = (is_idle && timeout.is_zero() && ready.is_empty()).then_some(now);

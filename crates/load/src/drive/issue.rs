@@ -6,6 +6,7 @@ use crate::drive::connection::ConnectionId;
 use crate::drive::encoder;
 use crate::drive::lane::Lane;
 use crate::drive::pending::PendingRequest;
+use crate::drive::plan::Permit;
 use crate::drive::worker::Worker;
 use crate::measure::request::Operation;
 use crate::workload::replay::BufferedRow;
@@ -23,24 +24,27 @@ impl Client {
             && self.in_flight < worker.context.config.pipeline
         {
             let issued = worker.now();
-            if !worker.context.plan.may_issue(intended, issued) {
+            let permit = worker.context.plan.may_issue(intended, issued);
+            if permit == Permit::Refused {
                 self.ready.clear();
                 worker.rows_released(std::mem::take(&mut self.rows).len());
                 return;
             }
             self.ready.pop_front();
             worker.issued += 1;
+            let pending =
+                |operation| PendingRequest::new(operation, intended, issued).charged(permit == Permit::Charged);
             if let Some(row) = self.rows.pop_front() {
                 self.replay(worker, lanes, &row, if worker.is_unpaced() { issued } else { intended }, issued);
                 continue;
             }
             if worker.conversation.is_some() {
-                self.message(worker, lanes, intended, issued);
+                self.message(worker, lanes, pending);
                 continue;
             }
             match worker.schedule.choose(worker.context.versions) {
-                Choice::Set { key, version } => self.set(worker, lanes, (key, version), intended, issued),
-                Choice::Get => self.get(worker, lanes, intended, issued),
+                Choice::Set { key, version } => self.set(worker, lanes, (key, version), pending(Operation::Set)),
+                Choice::Get => self.get(worker, lanes, pending(Operation::Get)),
             }
         }
     }
@@ -50,11 +54,9 @@ impl Client {
         worker: &mut Worker<'_>,
         lanes: &mut [Lane],
         (key, version): (u64, u64),
-        intended: Nanos,
-        issued: Nanos,
+        mut pending: PendingRequest,
     ) {
         let lane = &mut lanes[worker.owner(key)];
-        let mut pending = PendingRequest::new(Operation::Set, intended, issued);
         pending.keys = 1;
         pending.is_quiet = worker.context.config.noreply;
         if !lane.is_up() {
@@ -86,18 +88,17 @@ impl Client {
     }
 
     /// Sends the next request to a message service.
-    fn message(&mut self, worker: &mut Worker<'_>, lanes: &mut [Lane], intended: Nanos, issued: Nanos) {
+    fn message(&mut self, worker: &mut Worker<'_>, lanes: &mut [Lane], pending: impl Fn(Operation) -> PendingRequest) {
         let Some(conversation) = &mut worker.conversation else { return };
         let lane = &mut lanes[0];
         let (operation, server) = (conversation.choose(self.number), lane.id.server);
-        let mut pending = PendingRequest::new(operation.class(), intended, issued);
+        let mut pending = pending(operation.class());
         pending.message = Some(operation);
         lane.push(pending, |_, out| conversation.write(self.number, server, out));
     }
 
-    fn get(&mut self, worker: &mut Worker<'_>, lanes: &mut [Lane], intended: Nanos, issued: Nanos) {
+    fn get(&mut self, worker: &mut Worker<'_>, lanes: &mut [Lane], mut pending: PendingRequest) {
         let keys = worker.context.config.multi_key_get;
-        let mut pending = PendingRequest::new(Operation::Get, intended, issued);
         pending.keys = keys as u32;
         if lanes.len() > 1 {
             return self.get_from_owners(worker, lanes, pending);

@@ -22,6 +22,8 @@ pub(crate) struct PendingRequest {
     pub(crate) hits: u32,
     /// The command, for its record.
     pub(crate) verb: Verb,
+    /// Whether it is one of the number of requests that limits the run.
+    pub(crate) is_charged: bool,
     /// Whether it is a row of a trace.
     pub(crate) is_row: bool,
     /// The operation, if it is for a message service.
@@ -53,6 +55,7 @@ impl PendingRequest {
             keys: 0,
             hits: 0,
             verb: if operation == Operation::Get { Verb::Get } else { Verb::Set },
+            is_charged: false,
             is_row: false,
             message: None,
             is_quiet: false,
@@ -61,6 +64,11 @@ impl PendingRequest {
             parts: 1,
             cursor: 0,
         }
+    }
+
+    /// The same as one of the number of requests that limits the run, or not.
+    pub(crate) fn charged(self, is_charged: bool) -> PendingRequest {
+        PendingRequest { is_charged, ..self }
     }
 
     /// A part of it with this many of its keys.

@@ -9,6 +9,15 @@ use std::time::Duration;
 /// of all requests intended within the window, and counts those not sent by then as never sent.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
+/// Whether a request may be issued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Permit {
+    Refused,
+    Granted,
+    /// It is one of the number of requests that limits the run.
+    Charged,
+}
+
 /// The timeline of a run.
 #[derive(Debug)]
 pub(crate) struct Plan {
@@ -56,7 +65,13 @@ impl Plan {
         self.measure_to.fetch_min(end.0, Ordering::Relaxed);
     }
 
-    /// Whether a request that completed (in an open loop: was intended) at this time is counted.
+    /// Whether a request that completed (in an open loop: was intended) at this time is counted. If a number of requests
+    /// limits the run, exactly those that were charged are.
+    pub(crate) fn counts(&self, is_charged: bool, at: Nanos) -> bool {
+        if self.budget.is_some() { is_charged } else { self.in_window(at) }
+    }
+
+    /// Whether a time is in the measured window.
     pub(crate) fn in_window(&self, at: Nanos) -> bool {
         at >= self.measure_from && at < self.measure_to()
     }
@@ -76,15 +91,18 @@ impl Plan {
     }
 
     /// Whether a request may be issued now. If so, it is subtracted from the budget, except during the warm-up.
-    pub(crate) fn may_issue(&self, intended: Nanos, now: Nanos) -> bool {
+    pub(crate) fn may_issue(&self, intended: Nanos, now: Nanos) -> Permit {
         if now >= self.issue_until() || intended >= self.measure_to() {
-            return false;
+            return Permit::Refused;
         }
         match &self.budget {
             Some(left) if now >= self.measure_from => {
-                left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
+                match left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)) {
+                    Ok(_) => Permit::Charged,
+                    Err(_) => Permit::Refused,
+                }
             }
-            _ => true,
+            _ => Permit::Granted,
         }
     }
 
@@ -130,9 +148,8 @@ mod tests {
         let counted: Vec<u64> = [1009, 1010, 1109, 1110].into_iter().filter(|&at| plan.in_window(Nanos(at))).collect();
         assert_eq!(counted, [1010, 1109]);
         assert!(
-            plan.may_issue(Nanos(1000), Nanos(1000))
-                && plan.may_issue(Nanos(1109), Nanos(1109))
-                && !plan.may_issue(Nanos(1110), Nanos(1110))
+            [1000, 1109, 1110].map(|at| plan.may_issue(Nanos(at), Nanos(at)))
+                == [Permit::Granted, Permit::Granted, Permit::Refused]
         );
         assert!(!plan.is_over(Nanos(1109)) && plan.is_over(Nanos(1110)));
         plan.stop_at(Nanos(1050));
@@ -143,12 +160,12 @@ mod tests {
     #[test]
     fn the_budget_excludes_the_warm_up() {
         let plan = plan(Some(2));
-        assert!((0..50).all(|_| plan.may_issue(Nanos(1005), Nanos(1005))));
-        assert!(
-            plan.may_issue(Nanos(1010), Nanos(1010))
-                && plan.may_issue(Nanos(1011), Nanos(1011))
-                && !plan.may_issue(Nanos(1012), Nanos(1012))
+        assert!((0..50).all(|_| plan.may_issue(Nanos(1005), Nanos(1005)) == Permit::Granted));
+        assert_eq!(
+            [1010, 1011, 1012].map(|at| plan.may_issue(Nanos(at), Nanos(at))),
+            [Permit::Charged, Permit::Charged, Permit::Refused]
         );
+        assert!(plan.counts(true, Nanos(1005)) && !plan.counts(false, Nanos(1011)), "only charged requests count");
         assert!(plan.is_over(Nanos(1012)));
         assert!(plan.in_window(Nanos(9999)));
     }

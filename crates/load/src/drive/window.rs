@@ -8,7 +8,7 @@ use crate::workload::keys::KeySpace;
 use crate::workload::replay;
 use crate::workload::sizes::ValueSizes;
 use crate::workload::value::{Content, inspect};
-use crate::workload::versions::{KnownVersion, Versions};
+use crate::workload::versions::{Freshness, KnownVersion, Versions};
 use clock::Nanos;
 use std::collections::VecDeque;
 use wire::{MetaCode, MetaFlags, Reply, Value};
@@ -164,7 +164,7 @@ impl Window {
         let mut first_key = 0;
         for pending in self.pending.iter_mut().take(self.sent) {
             if pending.is_quiet && !pending.has_ended {
-                versions.fail(self.expected[first_key].key);
+                versions.leave_unknown(self.expected[first_key].key);
                 pending.has_ended = true;
                 self.quiet -= 1;
                 let ended = *pending;
@@ -231,8 +231,11 @@ impl Window {
             Content::Wrong => verified.wrong += 1,
             Content::Torn => verified.torn += 1,
             Content::Whole(_) if value.flags != 0 => verified.torn += 1,
-            Content::Whole(seen) if verifier.versions.is_fresh(key, self.expected[at].known, seen) => {}
-            Content::Whole(_) => verified.stale += 1,
+            Content::Whole(seen) => match verifier.versions.freshness(key, self.expected[at].known, seen) {
+                Freshness::Fresh => {}
+                Freshness::Stale => verified.stale += 1,
+                Freshness::Unjudged => verified.unjudged += 1,
+            },
         }
         Some(())
     }

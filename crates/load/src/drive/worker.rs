@@ -145,11 +145,12 @@ impl<'a> Worker<'a> {
         // the slowest requests would be missing.
         let counted_at = if self.pace.is_open() { pending.intended } else { completed };
         let plan = self.context.plan;
-        self.tally.completed += u64::from(outcome == Outcome::Answered && plan.in_window(completed));
-        self.tally.record(&ended, plan.in_window(counted_at));
+        let counts = |at| plan.counts(pending.is_charged, at);
+        self.tally.completed += u64::from(outcome == Outcome::Answered && counts(completed));
+        self.tally.record(&ended, counts(counted_at));
         if let Some(whole) = self.conversation.as_mut().and_then(|conversation| conversation.whole(id.client, &ended)) {
             let counted_at = if self.pace.is_open() { whole.intended } else { completed };
-            self.tally.record_whole(&whole, plan.in_window(counted_at));
+            self.tally.record_whole(&whole, counts(counted_at));
         }
         if let Some(records) = &mut self.records
             && is_sampled(id.port, pending.sequence, records.sample())

@@ -1,10 +1,12 @@
 //! The times of many requests. Percentiles come from a histogram; count, sum, minimum and maximum are exact. Merging is
-//! exact, too.
+//! exact, too. Requests without an answer have no time, but they count as slower than any time.
 
 use hdrhistogram::{Counter, Histogram};
 
 /// The upper bound of a histogram. Longer times are counted in its last bucket; the maximum is still exact.
 const LONGEST_NS: u64 = 60_000_000_000;
+/// The part of a rank that is attributed to rounding.
+const RANK_ROUNDING: f64 = 1e-6;
 
 /// The times of many requests: percentiles from a histogram, everything else exact.
 #[derive(Clone, Debug)]
@@ -14,11 +16,18 @@ pub(crate) struct TimeHistogram {
     squares_ns: u128,
     min_ns: u64,
     max_ns: u64,
+    /// Requests without an answer: slower than every time in the histogram.
+    unanswered: u64,
 }
 
 impl TimeHistogram {
     pub(crate) fn new() -> TimeHistogram {
-        TimeHistogram { histogram: histogram(), sum_ns: 0, squares_ns: 0, min_ns: u64::MAX, max_ns: 0 }
+        TimeHistogram { histogram: histogram(), sum_ns: 0, squares_ns: 0, min_ns: u64::MAX, max_ns: 0, unanswered: 0 }
+    }
+
+    /// Counts requests without an answer.
+    pub(crate) fn record_unanswered(&mut self, requests: u64) {
+        self.unanswered = self.unanswered.saturating_add(requests);
     }
 
     pub(crate) fn record(&mut self, time_ns: u64) {
@@ -31,10 +40,11 @@ impl TimeHistogram {
 
     pub(crate) fn merge(&mut self, other: &TimeHistogram) {
         add(&mut self.histogram, &other.histogram);
-        self.sum_ns += other.sum_ns;
+        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
         self.squares_ns = self.squares_ns.saturating_add(other.squares_ns);
         self.min_ns = self.min_ns.min(other.min_ns);
         self.max_ns = self.max_ns.max(other.max_ns);
+        self.record_unanswered(other.unanswered);
     }
 
     /// Restores what the summary contains.
@@ -43,9 +53,10 @@ impl TimeHistogram {
         sum_ns: u128,
         squares_ns: u128,
         min_max_ns: (u64, u64),
+        unanswered: u64,
     ) -> Self {
         let min_ns = if histogram.is_empty() { u64::MAX } else { min_max_ns.0 };
-        TimeHistogram { histogram, sum_ns, squares_ns, min_ns, max_ns: min_max_ns.1 }
+        TimeHistogram { histogram, sum_ns, squares_ns, min_ns, max_ns: min_max_ns.1, unanswered }
     }
 
     /// Empties the histogram and keeps its memory.
@@ -54,8 +65,15 @@ impl TimeHistogram {
             self.histogram.reset();
             (self.sum_ns, self.squares_ns, self.min_ns, self.max_ns) = (0, 0, u64::MAX, 0);
         }
+        self.unanswered = 0;
     }
 
+    /// Requests without an answer.
+    pub(crate) fn unanswered(&self) -> u64 {
+        self.unanswered
+    }
+
+    /// Requests with a time.
     pub(crate) fn count(&self) -> u64 {
         self.histogram.len()
     }
@@ -92,15 +110,31 @@ impl TimeHistogram {
         self.max_ns
     }
 
-    /// The smallest time that at least `percent` of the values do not exceed.
-    pub(crate) fn percentile_ns(&self, percent: f64) -> u64 {
-        self.histogram.value_at_percentile(percent).min(self.max_ns)
+    /// The smallest time that at least `percent` of the requests do not exceed, unanswered ones included. None if that
+    /// request has no answer; 0 without requests.
+    pub(crate) fn percentile_ns(&self, percent: f64) -> Option<u64> {
+        let rank = rank(self.count() + self.unanswered, percent);
+        (rank <= self.count()).then(|| value_at_rank(&self.histogram, rank).min(self.max_ns))
     }
 
-    /// Whether at least ten values lie above this percentile. With fewer, the percentile is mostly chance.
+    /// Whether at least ten requests lie above this percentile. With fewer, the percentile is mostly chance.
     pub(crate) fn supports(&self, percent: f64) -> bool {
-        supports(self.count(), percent)
+        supports(self.count() + self.unanswered, percent)
     }
+}
+
+/// The rank of a percentile among `count` values in ascending order, from 1: the nearest-rank rule, type 1 of R. J.
+/// Hyndman and Y. Fan, "Sample quantiles in statistical packages", The American Statistician 50(4), 1996. 0 without
+/// values.
+pub(crate) fn rank(count: u64, percent: f64) -> u64 {
+    // The product may be too large by a rounding error.
+    ((percent * count as f64 / 100.0 - RANK_ROUNDING).ceil() as u64).clamp(1.min(count), count)
+}
+
+/// The value of this rank, from 1; 0 in an empty histogram.
+pub(crate) fn value_at_rank<C: Counter>(histogram: &Histogram<C>, rank: u64) -> u64 {
+    // The library rounds the product of quantile and count up to the rank.
+    histogram.value_at_quantile((rank as f64 - 0.5).max(0.0) / histogram.len().max(1) as f64)
 }
 
 /// Whether ten of `count` values lie above this percentile.
@@ -132,7 +166,32 @@ mod tests {
         assert!(recorded.supports(99.0) && !recorded.supports(99.9));
         recorded.record(5);
         assert!(recorded.supports(99.9));
-        assert_eq!(recorded.percentile_ns(99.9), 5);
+        assert_eq!(recorded.percentile_ns(99.9), Some(5));
+    }
+
+    #[test]
+    fn a_percentile_is_the_value_with_the_nearest_rank() {
+        let ranks = [(10, 50.0), (10, 51.0), (11, 50.0), (1000, 99.9), (10_000, 99.99), (3, 0.001), (0, 50.0)];
+        assert_eq!(ranks.map(|(count, percent)| rank(count, percent)), [5, 6, 6, 999, 9999, 1, 0]);
+        let mut recorded = TimeHistogram::new();
+        (1..=1000).for_each(|time| recorded.record(time));
+        for (percent, expected) in [(0.1, 1), (50.0, 500), (50.01, 501), (99.0, 990), (99.9, 999), (99.95, 1000)] {
+            assert_eq!(recorded.percentile_ns(percent), Some(expected), "{percent}");
+        }
+    }
+
+    #[test]
+    fn requests_without_an_answer_are_slower_than_any_time() {
+        let mut recorded = TimeHistogram::new();
+        (0..990).for_each(|_| recorded.record(5));
+        recorded.record_unanswered(10);
+        assert_eq!((recorded.percentile_ns(99.0), recorded.percentile_ns(99.1)), (Some(5), None));
+        assert!(recorded.supports(99.0) && recorded.count() == 990);
+        let mut twice = recorded.clone();
+        twice.merge(&recorded);
+        assert_eq!((twice.unanswered(), twice.percentile_ns(99.1)), (20, None));
+        twice.clear();
+        assert_eq!((twice.unanswered(), twice.percentile_ns(99.1)), (0, Some(0)));
     }
 
     #[test]

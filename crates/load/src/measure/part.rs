@@ -65,7 +65,7 @@ impl Counts {
         Counts { get: OperationTally::new(), set: OperationTally::new(), keys: 0, messages: Default::default() }
     }
 
-    /// Counts a request. A failed request counts as an error and nowhere else.
+    /// Counts a request. A failed request counts as an error, and as slower than any time.
     pub(crate) fn record(&mut self, ended: &EndedRequest) {
         if !ended.failed {
             self.keys += u64::from(ended.keys);
@@ -151,6 +151,8 @@ impl OperationTally {
         self.received_bytes += ended.reply_bytes;
         if ended.failed {
             self.errors += 1;
+            self.response.record_unanswered(1);
+            self.service.record_unanswered(1);
             return;
         }
         self.hits += ended.hits();
@@ -190,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_have_no_latency() {
+    fn errors_have_no_latency_and_are_slower_than_any() {
         let mut counts = Counts::new();
         assert!(counts.is_empty());
         counts.record(&ended(Operation::Get, 1000, false));
@@ -199,6 +201,9 @@ mod tests {
         assert_eq!((counts.keys, counts.get.sent_bytes, counts.get.received_bytes), (3, 20, 40));
         assert_eq!((counts.get.response.min_ns(), counts.get.response.max_ns()), (1000, 1000));
         assert_eq!((counts.get.slip.max_ns(), counts.get.service.max_ns()), (250, 750));
+        let response = &counts.get.response;
+        assert_eq!((response.percentile_ns(50.0), response.percentile_ns(51.0)), (Some(1000), None));
+        assert_eq!((counts.get.service.unanswered(), counts.get.slip.unanswered()), (1, 0));
         assert!(!counts.is_empty());
         counts.clear();
         assert!(counts.is_empty() && counts.get.sent_bytes == 0 && counts.get.response.min_ns() == 0);

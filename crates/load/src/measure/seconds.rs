@@ -1,7 +1,7 @@
 //! The run second by second. Threads hand over the parts of past seconds; the collector adds them up to seconds and to
 //! the window, and keeps a few numbers and the histograms of each second.
 
-use crate::measure::histogram::{TimeHistogram, add};
+use crate::measure::histogram::{TimeHistogram, add, rank, value_at_rank};
 use crate::measure::part::{Counts, Part};
 use crate::measure::times::{decode, encode};
 use serde::{Deserialize, Serialize};
@@ -21,8 +21,8 @@ pub struct Second {
     pub sent_bytes: u64,
     pub received_bytes: u64,
     pub mean_ns: f64,
-    pub p50_ns: u64,
-    pub p99_ns: u64,
+    pub p50_ns: Option<u64>,
+    pub p99_ns: Option<u64>,
     pub max_ns: u64,
     pub sum_ns: u128,
     pub service_sum_ns: u128,
@@ -152,17 +152,20 @@ impl Second {
         self.sent_bytes += other.sent_bytes;
         self.received_bytes += other.received_bytes;
         self.max_ns = self.max_ns.max(other.max_ns);
-        self.sum_ns += other.sum_ns;
-        self.service_sum_ns += other.service_sum_ns;
-        self.slip_sum_ns += other.slip_sum_ns;
+        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
+        self.service_sum_ns = self.service_sum_ns.saturating_add(other.service_sum_ns);
+        self.slip_sum_ns = self.slip_sum_ns.saturating_add(other.slip_sum_ns);
         self.slip_max_ns = self.slip_max_ns.max(other.slip_max_ns);
         self.mean_ns = if self.requests == 0 { 0.0 } else { self.sum_ns as f64 / self.requests as f64 };
         let get = sum(&self.histograms.get, &other.histograms.get)?;
         let set = sum(&self.histograms.set, &other.histograms.set)?;
         self.histograms = SecondHistograms { get, set };
         let all = decode(&sum(&self.histograms.get, &self.histograms.set)?)?;
-        self.p50_ns = all.value_at_percentile(50.0).min(self.max_ns);
-        self.p99_ns = all.value_at_percentile(99.0).min(self.max_ns);
+        let percentile_ns = |percent| {
+            let rank = rank(all.len() + self.errors, percent);
+            (rank <= all.len()).then(|| value_at_rank(&all, rank).min(self.max_ns))
+        };
+        (self.p50_ns, self.p99_ns) = (percentile_ns(50.0), percentile_ns(99.0));
         Ok(())
     }
 }
@@ -220,7 +223,7 @@ mod tests {
         let finished = seconds.take(Handover { thread: 1, now_in: 1, past: with(0, true, &[80]) });
         assert_eq!(finished.len(), 1);
         let first = &finished[0];
-        assert_eq!((first.requests, first.mean_ns, first.p50_ns, first.max_ns), (3, 40.0, 30, 80));
+        assert_eq!((first.requests, first.mean_ns, first.p50_ns, first.max_ns), (3, 40.0, Some(30), 80));
         assert_eq!((first.sum_ns, first.intended, first.histograms.set.as_str()), (120, None, ""));
         let (window, all) = seconds.close([with(2, true, &[5]), with(1, true, &[])], 4);
         assert_eq!(

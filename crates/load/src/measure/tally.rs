@@ -20,6 +20,8 @@ pub(crate) struct VerificationCounts {
     pub(crate) wrong: u64,
     pub(crate) torn: u64,
     pub(crate) stale: u64,
+    /// Values whose staleness could not be judged, because a set of their key had failed.
+    pub(crate) unjudged: u64,
     pub(crate) unexpected_reply: u64,
 }
 
@@ -72,8 +74,8 @@ impl Tally {
         }
     }
 
-    /// Step 10: counts a request that has ended, inside or outside the window. A failed request counts as an error
-    /// and nowhere else, because a fast refusal is not a fast answer.
+    /// Step 10: counts a request that has ended, inside or outside the window. A failed request counts as an error and
+    /// as slower than any time, because a fast refusal is not a fast answer.
     pub(crate) fn record(&mut self, ended: &EndedRequest, in_window: bool) {
         self.last_completed = self.last_completed.max(ended.completed);
         let part = &mut self.part;
@@ -165,6 +167,7 @@ impl VerificationCounts {
         self.wrong += other.wrong;
         self.torn += other.torn;
         self.stale += other.stale;
+        self.unjudged += other.unjudged;
         self.unexpected_reply += other.unexpected_reply;
     }
 }

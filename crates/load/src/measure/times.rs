@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 /// The percentiles that are shown by default.
 pub const PERCENTILES: [f64; 7] = [50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99];
 
-/// A histogram of times in the summary. A percentile with fewer than ten values above it is left out, because it would
-/// be mostly chance.
+/// A histogram of times in the summary. A percentile with fewer than ten requests above it is left out, because it would
+/// be mostly chance. A percentile that falls among the requests without an answer is null.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "docs/load-summary.md describes every key")]
 pub struct Times {
@@ -24,7 +24,9 @@ pub struct Times {
     pub sum_ns: u128,
     /// In square nanoseconds.
     pub sum_squares_ns2: u128,
-    pub percentiles: BTreeMap<String, u64>,
+    pub percentiles: BTreeMap<String, Option<u64>>,
+    #[serde(default)]
+    pub unanswered: u64,
     pub histogram: String,
 }
 
@@ -39,6 +41,7 @@ impl Times {
             sum_ns: recorded.sum_ns(),
             sum_squares_ns2: recorded.squares_ns(),
             percentiles: shown.map(|&percent| (name(percent), recorded.percentile_ns(percent))).collect(),
+            unanswered: recorded.unanswered(),
             histogram: encode(&recorded.histogram),
         }
     }
@@ -48,8 +51,8 @@ impl Times {
     /// # Errors
     /// The text cannot be read, or its histogram has different buckets.
     pub(crate) fn to_histogram(&self) -> Result<TimeHistogram, String> {
-        let histogram = decode(&self.histogram)?;
-        Ok(TimeHistogram::from_parts(histogram, self.sum_ns, self.sum_squares_ns2, (self.min_ns, self.max_ns)))
+        let (histogram, min_max_ns) = (decode(&self.histogram)?, (self.min_ns, self.max_ns));
+        Ok(TimeHistogram::from_parts(histogram, self.sum_ns, self.sum_squares_ns2, min_max_ns, self.unanswered))
     }
 }
 
@@ -103,7 +106,7 @@ mod tests {
         let names: Vec<&str> = times.percentiles.keys().map(String::as_str).collect();
         assert_eq!(names, ["50", "75", "90", "95", "99", "99.9"]);
         assert!(Times::new(&of(&[5; 19]), &[50.0]).percentiles.is_empty());
-        assert_eq!(Times::new(&of(&[5; 20]), &[50.0]).percentiles["50"], 5);
+        assert_eq!(Times::new(&of(&[5; 20]), &[50.0]).percentiles["50"], Some(5));
     }
 
     #[test]

@@ -14,7 +14,8 @@ const STEPS_PER_BUCKET: u64 = 2048;
 
 /// The text; none without values.
 ///
-/// The values in the table come from the histogram. Mean, deviation and maximum below it are exact.
+/// The values in the table come from the histogram. Mean, deviation and maximum below it are exact. Requests without an
+/// answer are slower than every value, so the table ends below 100 % if there are any.
 ///
 /// # Errors
 /// Why the histogram cannot be read.
@@ -27,9 +28,11 @@ pub fn percentile_text(times: &Times) -> Result<Option<String>, String> {
     // Writing to a String cannot fail, here and below.
     let mut text = format!("{:>12} {:>14} {:>10} {:>14}\n\n", "Value", "Percentile", "TotalCount", "1/(1-Percentile)");
     let mut total = 0;
+    let answered_share = recorded.count() as f64 / (recorded.count() + recorded.unanswered()) as f64;
     for step in histogram.iter_quantiles(TICKS_PER_HALF_DISTANCE) {
         total += step.count_since_last_iteration();
-        let (value_ms, quantile) = (step.value_iterated_to() as f64 / NANOS_PER_MILLI, step.quantile_iterated_to());
+        let (value_ms, quantile) =
+            (step.value_iterated_to() as f64 / NANOS_PER_MILLI, step.quantile_iterated_to() * answered_share);
         let _ = write!(text, "{value_ms:>12.3} {quantile:>2.12} {total:>10}");
         let _ = if quantile < 1.0 { writeln!(text, " {:>14.2}", 1.0 / (1.0 - quantile)) } else { writeln!(text) };
     }
@@ -37,6 +40,9 @@ pub fn percentile_text(times: &Times) -> Result<Option<String>, String> {
     let (mean, deviation) = (milliseconds(times.mean_ns), milliseconds(times.std_ns));
     let _ = writeln!(text, "#[Mean    = {mean:>12.3}, StdDeviation   = {deviation:>12.3}]");
     let _ = writeln!(text, "#[Max     = {:>12.3}, Total count    = {total:>12}]", milliseconds(times.max_ns as f64));
+    if recorded.unanswered() > 0 {
+        let _ = writeln!(text, "#[Unanswered = {:>9}]", recorded.unanswered());
+    }
     let _ = writeln!(text, "#[Buckets = {:>12}, SubBuckets     = {STEPS_PER_BUCKET:>12}]", buckets(histogram.high()));
     Ok(Some(text))
 }
@@ -102,6 +108,17 @@ mod tests {
         assert_eq!(lines[last + 2], "#[Max     =        5.500, Total count    =            4]");
         assert_eq!(lines[last + 3], "#[Buckets =           26, SubBuckets     =         2048]");
         assert_eq!(lines.len(), last + 4);
+    }
+
+    #[test]
+    fn requests_without_an_answer_shorten_the_table() {
+        let mut recorded = TimeHistogram::new();
+        (0..3).for_each(|_| recorded.record(1_000_000));
+        recorded.record_unanswered(1);
+        let text = percentile_text(&Times::new(&recorded, &[])).unwrap().unwrap();
+        let last = text.lines().rfind(|line| !line.starts_with('#')).unwrap();
+        assert_eq!(last, "       1.000 0.750000000000          3           4.00");
+        assert!(text.contains("#[Unanswered =         1]\n"), "{text}");
     }
 
     #[test]

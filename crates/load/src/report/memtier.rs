@@ -1,7 +1,7 @@
 //! The summary in the structure of memtier_benchmark's JSON (version 2.x), for scripts written for it.
 //! Latencies are milliseconds there. docs/load-summary.md lists what has no counterpart.
 
-use crate::measure::histogram::{TimeHistogram, add, histogram, supports};
+use crate::measure::histogram::{TimeHistogram, add, histogram, rank, supports, value_at_rank};
 use crate::measure::seconds::Second;
 use crate::measure::times::{decode, encode};
 use crate::report::summary::{OperationSummary, Summary, per_second};
@@ -145,7 +145,7 @@ impl Section<'_> {
                 for &percent in
                     summary.settings.percentiles.iter().filter(|&&percent| supports(histogram.len(), percent))
                 {
-                    let value_ms = milliseconds(histogram.value_at_percentile(percent) as f64);
+                    let value_ms = milliseconds(value_at_rank(&histogram, rank(histogram.len(), percent)) as f64);
                     cells.insert(format!("p{percent:.2}"), value_ms.into());
                 }
             }
@@ -159,7 +159,9 @@ impl Section<'_> {
 fn percentiles(response: &TimeHistogram, percentiles: &[f64]) -> Value {
     let mut found = Map::new();
     for &percent in percentiles.iter().filter(|&&percent| response.supports(percent)) {
-        let value_ms = milliseconds(response.percentile_ns(percent) as f64);
+        // memtier's format has no way to show a percentile that falls among requests without an answer.
+        let Some(value_ns) = response.percentile_ns(percent) else { continue };
+        let value_ms = milliseconds(value_ns as f64);
         found.insert(format!("p{percent:.2}"), value_ms.into());
         found.insert(format!("p{percent:.3}"), value_ms.into());
     }

@@ -67,8 +67,9 @@ pub fn merge_named(parts: &[(&str, &Summary)]) -> Result<Summary, MergeError> {
     let (get, set) = (sum(|operations| &operations.get)?, sum(|operations| &operations.set)?);
     let mut all = get.clone();
     all.merge(&set);
+    all.response.record_unanswered(parts.iter().filter_map(|(_, part)| part.totals.unsent).sum());
     let lateness = lateness(parts)?.map(|lateness| Times::new(&lateness, percentiles));
-    let totals = totals(parts).rates(measured_s);
+    let totals = totals(parts).rates_of(completed_by_open_loops(parts), measured_s);
     let reasons = named_lines(parts, |part| &part.reasons);
     let mut notes = named_lines(parts, |part| &part.notes);
     notes.extend(differences);
@@ -267,6 +268,17 @@ fn totals(parts: &[Named<'_>]) -> Totals {
     }
 }
 
+/// Requests that open loops completed, which are the only ones that an offered rate can be compared with.
+fn completed_by_open_loops(parts: &[Named<'_>]) -> u64 {
+    let completed = |part: &Summary| match (part.totals.intended, part.totals.achieved_share) {
+        // A merged part may contain closed loops itself.
+        (Some(intended), Some(share)) if part.settings.r#loop == MIXED => (share * intended as f64).round() as u64,
+        (Some(_), _) => part.totals.completed,
+        (None, _) => 0,
+    };
+    parts.iter().map(|(_, part)| completed(part)).sum()
+}
+
 /// All seconds by their Unix time, counted from `start_unix_ns`.
 fn seconds(start_unix_ns: u64, parts: &[Named<'_>]) -> Result<Vec<Second>, MergeError> {
     let mut merged: BTreeMap<u64, (Second, usize)> = BTreeMap::new();
@@ -320,6 +332,7 @@ fn verification(parts: &[Named<'_>]) -> Verification {
             wrong: sum.wrong + other.wrong,
             torn: sum.torn + other.torn,
             stale: sum.stale + other.stale,
+            unjudged: sum.unjudged + other.unjudged,
             unexpected_reply: sum.unexpected_reply + other.unexpected_reply,
             keys_uncertain: sum.keys_uncertain + other.keys_uncertain,
         }

@@ -93,13 +93,17 @@ fn table(summary: &Summary) -> String {
             text += &row(
                 title,
                 counts(operation, summary.measured_s),
-                times(&operation.response, operation.count, percentiles),
+                times(&operation.response, operation.count, percentiles, summary.settings.reply_timeout_s),
             );
         }
     }
     if let Some(measuring) = summary.coordination.as_ref().and_then(|coordination| coordination.measuring.as_ref()) {
         let all = &measuring.operations.all;
-        text += &row("measuring", counts(all, measuring.measured_s), times(&all.response, all.count, percentiles));
+        text += &row(
+            "measuring",
+            counts(all, measuring.measured_s),
+            times(&all.response, all.count, percentiles, measuring.settings.reply_timeout_s),
+        );
     }
     text
 }
@@ -115,14 +119,26 @@ fn counts(operation: &OperationSummary, measured_s: f64) -> [String; 5] {
     ]
 }
 
-fn times(times: &Times, count: u64, percentiles: &[f64]) -> Vec<String> {
+fn times(times: &Times, count: u64, percentiles: &[f64], timeout_s: f64) -> Vec<String> {
     let exact = |ns: f64| if count == 0 { "-".into() } else { time(ns) };
-    let shown = percentiles.iter().map(|&percent| percentile(times, percent));
+    let shown = percentiles.iter().map(|&percent| percentile(times, percent, timeout_s).unwrap_or("-".into()));
     [exact(times.mean_ns)].into_iter().chain(shown).chain([exact(times.max_ns as f64)]).collect()
 }
 
-fn percentile(times: &Times, percent: f64) -> String {
-    times.percentiles.get(&name(percent)).map_or("-".into(), |&time_ns| time(time_ns as f64))
+/// A percentile as text, if enough requests support it. Among requests without an answer it is above the timeout, and
+/// above every time that was measured.
+fn percentile(times: &Times, percent: f64, timeout_s: f64) -> Option<String> {
+    let above_ns = (timeout_s * 1e9).max(times.max_ns as f64);
+    let shown = |time_ns: &Option<u64>| time_ns.map_or_else(|| above(above_ns), |time_ns| time(time_ns as f64));
+    times.percentiles.get(&name(percent)).map(shown)
+}
+
+/// "> 1s", "> 250ms": longer than this time.
+fn above(time_ns: f64) -> String {
+    let text = time(time_ns);
+    let (number, unit) = text.split_at(text.find(char::is_alphabetic).unwrap_or(text.len()));
+    let number = if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number };
+    format!("> {number}{unit}")
 }
 
 /// One row of the table, with its first column aligned left and the others right.
@@ -146,14 +162,15 @@ fn delays(summary: &Summary) -> String {
     {
         let _ = writeln!(
             text,
-            "offered {} per second, achieved {} ({:.2} %); {unsent} requests were due and never sent",
+            "{}offered {} per second, achieved {} ({:.2} %); {unsent} requests were due and never sent",
+            if summary.settings.r#loop == MIXED { "open loops: " } else { "" },
             rate(offered_per_s),
-            rate(summary.throughput_per_s),
+            rate(share * offered_per_s),
             100.0 * share
         );
     }
     let line = |name: &str, what: &str, times: &Times| {
-        let p99 = times.percentiles.get("99").map(|&p99_ns| format!(", p99 {}", time(p99_ns as f64)));
+        let p99 = percentile(times, 99.0, summary.settings.reply_timeout_s).map(|text| format!(", p99 {text}"));
         let (mean, max) = (time(times.mean_ns), time(times.max_ns as f64));
         format!("{name:<8} ({what}) mean {mean}{}, max {max}\n", p99.unwrap_or_default())
     };
@@ -217,11 +234,12 @@ fn whole_run(summary: &Summary) -> String {
     } else {
         let _ = writeln!(
             text,
-            "verified {} values: {} wrong, {} torn, {} stale; {} unexpected replies, {} keys uncertain",
+            "verified {} values: {} wrong, {} torn, {} stale, {} not judged for staleness; {} unexpected replies, {} keys uncertain",
             verification.checked,
             verification.wrong,
             verification.torn,
             verification.stale,
+            verification.unjudged,
             verification.unexpected_reply,
             verification.keys_uncertain
         );
@@ -263,12 +281,17 @@ pub fn render_second(second: &Second, offered_per_s: Option<f64>) -> String {
         "{:>4} s {requests}  mean {:>8}  p50 {:>8}  p99 {:>8}  max {:>8}{}  errors {}",
         second.second + 1,
         time(second.mean_ns),
-        time(second.p50_ns as f64),
-        time(second.p99_ns as f64),
+        percentile_of(second.p50_ns),
+        percentile_of(second.p99_ns),
         time(second.max_ns as f64),
         offered_per_s.map(|_| slip(second)).unwrap_or_default(),
         second.errors
     )
+}
+
+/// A percentile of a second, in which failed requests are slower than any other.
+fn percentile_of(time_ns: Option<u64>) -> String {
+    time_ns.map_or_else(|| "no reply".into(), |time_ns| time(time_ns as f64))
 }
 
 /// A time in a unit that leaves one to four digits before the decimal point.
@@ -306,12 +329,24 @@ mod tests {
     fn columns_line_up_and_percentiles_without_support_are_dashes() {
         let mut recorded = TimeHistogram::new();
         (0..100).for_each(|_| recorded.record(1_500));
-        let cells = times(&Times::new(&recorded, &USUAL), 100, &USUAL);
+        let cells = times(&Times::new(&recorded, &USUAL), 100, &USUAL, 1.0);
         assert_eq!(cells, ["1.5us", "1.5us", "1.5us", "-", "-", "1.5us"]);
         let line = row("all", ["100", "10", "0", "0", "0"].map(String::from), cells);
         let widths = NAME_WIDTH + COUNT_WIDTHS.iter().map(|(_, width)| width + 1).sum::<usize>() + 6 * (TIME_WIDTH + 1);
         assert_eq!(line.trim_end().len(), widths);
-        assert_eq!(times(&Times::new(&TimeHistogram::new(), &USUAL), 0, &USUAL), ["-"; 6]);
+        assert_eq!(times(&Times::new(&TimeHistogram::new(), &USUAL), 0, &USUAL, 1.0), ["-"; 6]);
+    }
+
+    #[test]
+    fn a_percentile_among_requests_without_an_answer_is_above_the_timeout() {
+        let mut recorded = TimeHistogram::new();
+        (0..900).for_each(|_| recorded.record(1_500));
+        recorded.record_unanswered(100);
+        let shown = |timeout_s| times(&Times::new(&recorded, &[90.0, 99.0]), 900, &[90.0, 99.0], timeout_s);
+        assert_eq!(shown(1.0), ["1.5us", "1.5us", "> 1s", "1.5us"]);
+        assert_eq!(shown(0.25)[2], "> 250ms");
+        recorded.record(2_340_000_000);
+        assert_eq!(times(&Times::new(&recorded, &[99.0]), 901, &[99.0], 1.0)[1], "> 2.34s");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The settings of a run as it used them, for the summary.
 
 use crate::config::messages::MessagesConfig;
-use crate::config::{Arrivals, Config, Protocol, ServerChoice};
+use crate::config::{Arrivals, Config, FAILED_MAX, Protocol, ServerChoice};
 use crate::measure::times::PERCENTILES;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -41,6 +41,12 @@ pub struct Settings {
     pub think_mean_s: f64,
     pub prefill: bool,
     pub expect_hit_ratio: Option<f64>,
+    #[serde(default = "default_failed_max")]
+    pub failed_max: f64,
+    #[serde(default)]
+    pub achieved_min: Option<f64>,
+    #[serde(default)]
+    pub reply_timeout_s: f64,
     pub seed: u64,
     pub sample: u32,
     pub percentiles: Vec<f64>,
@@ -98,6 +104,9 @@ impl Settings {
             think_mean_s: config.think_time.mean_s(),
             prefill: config.prefill && config.trace.is_none() && config.messages.is_none(),
             expect_hit_ratio: config.expect_hit_ratio,
+            failed_max: config.failed_max,
+            achieved_min: config.achieved_min,
+            reply_timeout_s: config.reply_timeout.as_secs_f64(),
             seed: config.seed,
             sample: if config.records.is_some() { config.sample } else { 0 },
             percentiles: if config.percentiles.is_empty() { PERCENTILES.into() } else { config.percentiles.clone() },
@@ -109,6 +118,10 @@ impl Settings {
     pub fn is_open(&self) -> bool {
         self.r#loop == OPEN
     }
+}
+
+fn default_failed_max() -> f64 {
+    FAILED_MAX
 }
 
 /// The protocol of a message service.

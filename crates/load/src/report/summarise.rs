@@ -47,6 +47,10 @@ pub(crate) fn summarise(
         second.intended = settings.is_open().then_some(intended.unwrap_or(0));
     }
     let all = window.all();
+    let totals = totals(tally, window, &all, &settings).rates(measured_s);
+    let mut all = all;
+    // Requests that were never sent have no operation yet.
+    all.response.record_unanswered(totals.unsent.unwrap_or_default());
     let operation = |tally: &OperationTally| OperationSummary::new(tally, &settings.percentiles);
     let mut summary = Summary {
         format: FORMAT.into(),
@@ -58,7 +62,7 @@ pub(crate) fn summarise(
         measure_to_clock_ns: measured.to.0,
         measured_s,
         partial: measured.stopped || measured.broken.is_some(),
-        totals: totals(tally, window, &all, &settings).rates(measured_s),
+        totals,
         throughput_per_s: per_second(tally.completed, measured_s),
         operations: Operations {
             get: operation(&window.get),
@@ -122,8 +126,8 @@ fn cpu(measured: &MeasuredRun, polled_ns: u64, thread_seconds: f64) -> Cpu {
 }
 
 fn verification(verified: VerificationCounts, keys_uncertain: u64) -> Verification {
-    let VerificationCounts { checked, wrong, torn, stale, unexpected_reply } = verified;
-    Verification { checked, wrong, torn, stale, unexpected_reply, keys_uncertain }
+    let VerificationCounts { checked, wrong, torn, stale, unjudged, unexpected_reply } = verified;
+    Verification { checked, wrong, torn, stale, unjudged, unexpected_reply, keys_uncertain }
 }
 
 #[cfg(test)]

@@ -75,7 +75,7 @@ pub struct Operations {
     pub messages: BTreeMap<String, OperationSummary>,
 }
 
-/// One operation within the window. Requests answered by an error are counted in `errors` and nowhere else.
+/// One operation within the window. Requests without an answer are counted in `errors`, and have no time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "docs/load-summary.md describes every key")]
 pub struct OperationSummary {
@@ -109,6 +109,8 @@ pub struct Verification {
     pub wrong: u64,
     pub torn: u64,
     pub stale: u64,
+    #[serde(default)]
+    pub unjudged: u64,
     pub unexpected_reply: u64,
     pub keys_uncertain: u64,
 }
@@ -189,9 +191,15 @@ pub(crate) fn per_second(count: u64, measured_s: f64) -> f64 {
 }
 
 impl Totals {
-    /// Computes the offered rate and the achieved share from the counts.
+    /// Computes the offered rate and the achieved share from the counts of an open loop.
     pub(crate) fn rates(self, measured_s: f64) -> Totals {
-        let achieved = |intended| if intended == 0 { 0.0 } else { self.completed as f64 / intended as f64 };
+        let completed = self.completed;
+        self.rates_of(completed, measured_s)
+    }
+
+    /// The same if only `completed` of the completed requests are those of open loops.
+    pub(crate) fn rates_of(self, completed: u64, measured_s: f64) -> Totals {
+        let achieved = |intended| if intended == 0 { 0.0 } else { completed as f64 / intended as f64 };
         Totals {
             offered_per_s: self.intended.map(|intended| per_second(intended, measured_s)),
             achieved_share: self.intended.map(achieved),

@@ -11,10 +11,16 @@ use crate::report::summary::Summary;
 const DELAY_NS: f64 = 1e6;
 /// ... and neither do those below this share of the median response.
 const DELAY_SHARE: f64 = 0.1;
-/// Fewer values are not enough for a 99th percentile.
+/// Fewer values are not enough for a 99th percentile ...
 const DELAYS_MIN: u64 = 1_000;
-/// An open loop that achieves less than this share of the offered rate could not keep up.
+/// ... and fewer than this not even for a median.
+const MEDIAN_MIN: u64 = 20;
+/// An open loop that achieves less than this share of the offered rate did not keep up, if most seconds were behind ...
 const ACHIEVED_SHARE: f64 = 0.99;
+/// ... and an open loop that achieves less than this share did not keep up in any case.
+const ACHIEVED_SHARE_MIN: f64 = 0.95;
+/// A larger share of reads whose staleness could not be judged leaves too much unverified.
+const UNJUDGED_SHARE: f64 = 0.01;
 /// In a run with at least this many whole seconds, most of them must have been behind.
 const SECONDS_MIN: usize = 3;
 /// A generator that is busy for more than this share of its threads' time may be the bottleneck itself.
@@ -47,6 +53,7 @@ pub(crate) fn reasons(summary: &Summary, broken: Option<&str>) -> Vec<String> {
                 .into(),
         );
     }
+    reasons.extend(failed(summary));
     reasons.extend(late(summary));
     reasons.extend(behind);
     reasons.extend(unexpected_misses(summary));
@@ -82,6 +89,16 @@ fn verification(summary: &Summary) -> Vec<String> {
     let found = found.into_iter().filter(|(values, _)| *values > 0);
     let mut reasons: Vec<String> =
         found.map(|(values, what)| format!("{values} of {} values {what}", verified.checked)).collect();
+    // With noreply no set is acknowledged, so nothing was to be judged.
+    if verified.unjudged as f64 > UNJUDGED_SHARE * verified.checked as f64 && !summary.settings.noreply {
+        reasons.push(format!(
+            "{} of {} values could not be judged for staleness, because a set of their key had failed; at most {:.0} % may be; \
+             look at the errors",
+            verified.unjudged,
+            verified.checked,
+            100.0 * UNJUDGED_SHARE
+        ));
+    }
     if verified.unexpected_reply > 0 {
         reasons.push(format!(
             "{} replies matched no request; the server, or a proxy before it, loses the order of replies",
@@ -91,20 +108,35 @@ fn verification(summary: &Summary) -> Vec<String> {
     reasons
 }
 
+/// More failed requests than are tolerated.
+fn failed(summary: &Summary) -> Option<String> {
+    let (errors, settings) = (summary.totals.errors, &summary.settings);
+    let all = errors + summary.totals.requests;
+    let is_above = summary.totals.requests > 0 && errors as f64 > settings.failed_max * all as f64;
+    is_above.then(|| {
+        format!(
+            "{errors} of {all} requests failed, which is {:.2} %, and {} % is tolerated (--failed-max); rates and means do not \
+             include them; look at the errors",
+            100.0 * errors as f64 / all as f64,
+            100.0 * settings.failed_max
+        )
+    })
+}
+
 /// An open loop in which the generator itself was late, so that its delay is part of the response times.
 fn late(summary: &Summary) -> Option<String> {
     let lateness = read(summary.lateness.as_ref()?)?;
-    let (p99_ns, limit_ns) = (p99_ns(&lateness)?, delay_limit_ns(summary)?);
+    let ((percent, delay_ns), limit_ns) = (tail(&lateness)?, delay_limit_ns(summary)?);
     let advice = if summary.cpu.share > BUSY_SHARE {
         "it was busy all the time; offer less, or use more --threads or generators"
     } else {
         "it was not busy itself, so other programs kept it from running; give it a core of its own"
     };
-    (p99_ns > limit_ns).then(|| {
+    (delay_ns > limit_ns).then(|| {
         format!(
-            "the generator was late: 1 % of requests were sent {} later than possible, or more ({} is tolerated), so the response \
+            "the generator was late: {percent} % of requests were sent {} later than possible, or more ({} is tolerated), so the response \
              times include its own delay; {advice}",
-            time(p99_ns),
+            time(delay_ns),
             time(limit_ns)
         )
     })
@@ -117,26 +149,31 @@ fn behind(summary: &Summary) -> Option<String> {
     let ended = totals.completed + totals.errors;
     let missing = intended.saturating_sub(ended);
     let in_flight = (settings.clients * settings.pipeline) as u64;
-    let is_behind = |ended: u64, intended: u64| (ended as f64) < ACHIEVED_SHARE * intended as f64;
+    let is_below = |share: f64| move |ended: u64, intended: u64| (ended as f64) < share * intended as f64;
+    let is_behind = is_below(ACHIEVED_SHARE);
     let measured: Vec<_> = summary.seconds.iter().filter(|second| second.measured).collect();
     let behind =
         measured.iter().filter(|second| is_behind(second.requests + second.errors, second.intended.unwrap_or(0)));
     // A single stall at the end of the window does not mean that the rate cannot be reached.
     let is_lasting = measured.len() < SECONDS_MIN || 2 * behind.count() > measured.len();
     let unsent = totals.unsent.unwrap_or(0);
-    if is_behind(ended, intended) && missing > in_flight && is_lasting {
+    let is_too_low = match settings.achieved_min {
+        Some(share) => is_below(share)(ended, intended),
+        None => is_below(ACHIEVED_SHARE_MIN)(ended, intended) || is_behind(ended, intended) && is_lasting,
+    };
+    if is_too_low && missing > in_flight {
         return Some(format!(
             "the rate was not reached: {:.0}/s of {:.0}/s were answered within the window, {} of {intended} requests were never \
-             sent; offer less, or, if the server has capacity left, use more --clients",
+             sent; offer less, or, if the server has capacity left, use more --clients; --achieved-min sets the share that is enough",
             summary.throughput_per_s,
             totals.offered_per_s.unwrap_or(0.0),
             unsent
         ));
     }
-    (unsent > 0).then(|| {
+    (unsent > 0 && settings.achieved_min.is_none()).then(|| {
         format!(
-            "{unsent} of {intended} requests that were due within the window were not sent until long after it, so the slowest \
-             responses are missing; offer less, or measure for longer"
+            "{unsent} of {intended} requests that were due within the window were not sent until long after it, so the mean \
+             does not include the slowest; offer less, or measure for longer"
         )
     })
 }
@@ -171,8 +208,9 @@ fn stopped(summary: &Summary) -> Option<String> {
 
 fn failures(summary: &Summary) -> Option<String> {
     let (errors, all) = (summary.totals.errors, summary.totals.errors + summary.totals.requests);
-    (errors as f64 > ERROR_SHARE * all as f64)
-        .then(|| format!("{errors} of {all} requests failed; latencies and rates do not include them"))
+    (errors as f64 > ERROR_SHARE * all as f64 && failed(summary).is_none()).then(|| {
+        format!("{errors} of {all} requests failed; percentiles count them as slower than any time, means and rates omit them")
+    })
 }
 
 fn misses(summary: &Summary) -> Option<String> {
@@ -191,12 +229,12 @@ fn misses(summary: &Summary) -> Option<String> {
 fn slipping(summary: &Summary) -> Option<String> {
     summary.settings.is_open().then_some(())?;
     let slip = read(&summary.operations.all.slip)?;
-    let (p99_ns, limit_ns) = (p99_ns(&slip)?, delay_limit_ns(summary)?);
-    (p99_ns > limit_ns && late(summary).is_none()).then(|| {
+    let ((percent, delay_ns), limit_ns) = (tail(&slip)?, delay_limit_ns(summary)?);
+    (delay_ns > limit_ns && late(summary).is_none()).then(|| {
         format!(
-            "1 % of requests waited {} or longer for a free client, because all {} were busy; response times include the wait, \
+            "{percent} % of requests waited {} or longer for a free client, because all {} were busy; response times include the wait, \
              service times do not; with more --clients or --pipeline they would wait in the server",
-            time(p99_ns),
+            time(delay_ns),
             summary.settings.clients
         )
     })
@@ -248,14 +286,22 @@ fn read(times: &Times) -> Option<TimeHistogram> {
     times.to_histogram().ok()
 }
 
-fn p99_ns(delays: &TimeHistogram) -> Option<f64> {
-    (delays.count() >= DELAYS_MIN).then(|| delays.percentile_ns(99.0) as f64)
+/// The delay that some percent of the requests reach, and this percentage: 1 %, or half of few requests.
+fn tail(delays: &TimeHistogram) -> Option<(u32, f64)> {
+    let percent = match delays.count() {
+        DELAYS_MIN.. => 1,
+        MEDIAN_MIN.. => 50,
+        _ => return None,
+    };
+    Some((percent, delays.percentile_ns(100.0 - f64::from(percent))? as f64))
 }
 
 /// The largest tolerated delay of the generator.
 fn delay_limit_ns(summary: &Summary) -> Option<f64> {
     let response = read(&summary.operations.all.response)?;
-    Some(DELAY_NS.max(DELAY_SHARE * response.percentile_ns(50.0) as f64))
+    // If half of the requests have no answer, the longest time is the best known bound.
+    let median_ns = response.percentile_ns(50.0).unwrap_or(response.max_ns());
+    Some(DELAY_NS.max(DELAY_SHARE * median_ns as f64))
 }
 
 #[cfg(test)]

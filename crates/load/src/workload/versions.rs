@@ -3,12 +3,14 @@
 //! and no connections.
 
 use crate::workload::value::SeenVersion;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// A set of this key is in flight.
 const LOCKED: u64 = 1 << 63;
-/// A set of this key has failed. It may still be applied at any later time, so the freshness of the key can no longer
-/// be judged.
+/// The last set of this key that ended has failed, so the version that the server has is not known. The next
+/// acknowledged set makes it known again.
 const UNCERTAIN: u64 = 1 << 62;
 /// The key may have a value from before the run, until its first set is acknowledged.
 const UNKNOWN: u64 = 1 << 61;
@@ -18,11 +20,29 @@ const VERSION: u64 = UNKNOWN - 1;
 /// The version that the prefill writes.
 pub(crate) const PREFILL_VERSION: u64 = 1;
 
+/// Ranges of failed versions that are kept of a key. With more, the two oldest become one.
+const FAILED_RANGES_MAX: usize = 8;
+
 /// For each key, the highest version that was acknowledged or has failed, and the flags above.
 #[derive(Debug)]
 pub(crate) struct Versions {
     words: Vec<AtomicU64>,
     key_minimum: u64,
+    /// The versions whose sets failed, first and last of each range, for the keys that have some. The server may still
+    /// apply such a set at any later time, so these versions prove nothing.
+    failed: Mutex<HashMap<u64, Vec<(u64, u64)>>>,
+}
+
+/// What a value shows about the writes before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Freshness {
+    /// It is not older than the version acknowledged when the get was issued, and this run has written it; or nothing
+    /// was known of the key.
+    Fresh,
+    /// It is older, or not of this run.
+    Stale,
+    /// A set of the key failed, and the value may be due to this.
+    Unjudged,
 }
 
 /// What was known of a key when a get of it was issued.
@@ -38,7 +58,8 @@ impl Versions {
     /// `keys` keys from `key_minimum` on, which are prefilled or may have older values.
     pub(crate) fn new(key_minimum: u64, keys: u64, prefilled: bool) -> Versions {
         let word = if prefilled { PREFILL_VERSION } else { UNKNOWN };
-        Versions { words: (0..keys).map(|_| AtomicU64::new(word)).collect(), key_minimum }
+        let words = (0..keys).map(|_| AtomicU64::new(word)).collect();
+        Versions { words, key_minimum, failed: Mutex::default() }
     }
 
     fn word(&self, key: u64) -> &AtomicU64 {
@@ -58,7 +79,7 @@ impl Versions {
 
     /// The set of `key` in flight was acknowledged.
     pub(crate) fn acknowledge(&self, key: u64) {
-        self.unlock(key, |word| word & UNCERTAIN);
+        self.unlock(key, |_| 0);
     }
 
     /// The set of `key` in flight was never sent.
@@ -66,8 +87,25 @@ impl Versions {
         self.word(key).fetch_and(!LOCKED, Ordering::Release);
     }
 
-    /// The set of `key` in flight failed, or its outcome is unknown.
+    /// The set of `key` in flight failed: the server may have applied it, or may apply it later, or never.
     pub(crate) fn fail(&self, key: u64) {
+        let version = (self.word(key).load(Ordering::Relaxed) & VERSION) + 1;
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        let ranges = failed.entry(key).or_default();
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == version => *last = version,
+            _ => ranges.push((version, version)),
+        }
+        if ranges.len() > FAILED_RANGES_MAX {
+            ranges[1].0 = ranges[0].0;
+            ranges.remove(0);
+        }
+        drop(failed);
+        self.leave_unknown(key);
+    }
+
+    /// The set of `key` in flight gets no reply. The key remains uncertain, because no set is ever acknowledged.
+    pub(crate) fn leave_unknown(&self, key: u64) {
         self.unlock(key, |word| word & UNKNOWN | UNCERTAIN);
     }
 
@@ -84,18 +122,30 @@ impl Versions {
         KnownVersion(self.word(key).load(Ordering::Acquire))
     }
 
-    /// Whether a value of `key` seen now is fresh: it is not older than the version acknowledged when the get was
-    /// issued, and this run has written it.
-    pub(crate) fn is_fresh(&self, key: u64, known: KnownVersion, seen: SeenVersion) -> bool {
-        if known.0 & (UNCERTAIN | UNKNOWN) != 0 {
-            return true;
+    /// What a value of `key` seen now shows, if `known` was known of the key when its get was issued.
+    pub(crate) fn freshness(&self, key: u64, known: KnownVersion, seen: SeenVersion) -> Freshness {
+        if known.0 & UNKNOWN != 0 {
+            return Freshness::Fresh;
+        }
+        if known.0 & UNCERTAIN != 0 {
+            return Freshness::Unjudged;
         }
         let now = self.word(key).load(Ordering::Acquire);
         let highest = (now & VERSION) + u64::from(now & LOCKED != 0);
-        seen.newest_up_to(highest).is_some_and(|version| version >= known.0 & VERSION)
+        if seen.newest_up_to(highest).is_some_and(|version| version >= known.0 & VERSION) {
+            return Freshness::Fresh;
+        }
+        if self.may_have_failed(key, seen) { Freshness::Unjudged } else { Freshness::Stale }
     }
 
-    /// The number of keys of which a set has failed.
+    /// Whether the set that wrote a value may be one that failed.
+    fn may_have_failed(&self, key: u64, seen: SeenVersion) -> bool {
+        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_in = |&(first, last): &(u64, u64)| seen.newest_up_to(last).is_some_and(|version| version >= first);
+        failed.get(&key).is_some_and(|ranges| ranges.iter().any(is_in))
+    }
+
+    /// The number of keys whose last set failed.
     pub(crate) fn uncertain(&self) -> u64 {
         self.words.iter().filter(|word| word.load(Ordering::Relaxed) & UNCERTAIN != 0).count() as u64
     }
@@ -115,6 +165,10 @@ mod tests {
         }
     }
 
+    fn is_fresh(versions: &Versions, key: u64, known: KnownVersion, seen: SeenVersion) -> bool {
+        versions.freshness(key, known, seen) == Freshness::Fresh
+    }
+
     #[test]
     fn one_set_of_a_key_at_a_time() {
         let versions = Versions::new(10, 2, true);
@@ -131,40 +185,57 @@ mod tests {
         versions.lock(0);
         versions.acknowledge(0);
         let known = versions.known(0);
-        assert!(!versions.is_fresh(0, known, seen(0, 1)));
-        assert!(versions.is_fresh(0, known, seen(0, 2)));
-        assert!(!versions.is_fresh(0, known, seen(0, 3)), "version 3 was never written");
+        assert!(!is_fresh(&versions, 0, known, seen(0, 1)));
+        assert!(is_fresh(&versions, 0, known, seen(0, 2)));
+        assert!(!is_fresh(&versions, 0, known, seen(0, 3)), "version 3 was never written");
         versions.lock(0);
-        assert!(versions.is_fresh(0, known, seen(0, 3)), "the set in flight may have taken effect");
+        assert!(is_fresh(&versions, 0, known, seen(0, 3)), "the set in flight may have taken effect");
         versions.acknowledge(0);
         assert!(
-            versions.is_fresh(0, known, seen(0, 2)),
+            is_fresh(&versions, 0, known, seen(0, 2)),
             "what was acknowledged after the get was issued does not bind it"
         );
-        assert!(!versions.is_fresh(0, versions.known(0), seen(0, 2)));
+        assert!(!is_fresh(&versions, 0, versions.known(0), seen(0, 2)));
     }
 
     #[test]
-    fn a_failed_set_makes_a_key_permanently_uncertain() {
+    fn a_key_is_uncertain_from_a_failed_set_to_the_next_acknowledged_one() {
         let versions = Versions::new(0, 2, true);
         versions.lock(0);
         versions.fail(0);
+        assert_eq!(versions.freshness(0, versions.known(0), seen(0, 1)), Freshness::Unjudged);
+        assert_eq!(versions.uncertain(), 1);
         assert_eq!(versions.lock(0), Some(3), "a version is never used twice");
         versions.acknowledge(0);
-        assert!(versions.is_fresh(0, versions.known(0), seen(0, 2)), "the failed set may have been applied late");
-        assert_eq!(versions.uncertain(), 1);
+        assert_eq!(versions.uncertain(), 0);
+        let judged = [1, 2, 3].map(|version| versions.freshness(0, versions.known(0), seen(0, version)));
+        // The failed set may have been applied late, but the version before it is gone.
+        assert_eq!(judged, [Freshness::Stale, Freshness::Unjudged, Freshness::Fresh]);
+    }
+
+    #[test]
+    fn many_failures_of_a_key_are_kept_in_few_ranges() {
+        let versions = Versions::new(0, 1, true);
+        for round in 0..30 {
+            versions.lock(0);
+            if round % 3 == 2 { versions.acknowledge(0) } else { versions.fail(0) }
+        }
+        assert!(versions.failed.lock().unwrap()[&0].len() <= FAILED_RANGES_MAX);
+        // The last versions are 29 and 30 (failed) and 31 (acknowledged).
+        let judged = [28, 29, 30, 31].map(|version| versions.freshness(0, versions.known(0), seen(0, version)));
+        assert_eq!(judged, [Freshness::Stale, Freshness::Unjudged, Freshness::Unjudged, Freshness::Fresh]);
     }
 
     #[test]
     fn a_key_without_prefill_is_known_from_its_first_set() {
         let versions = Versions::new(0, 1, false);
         let before = versions.known(0);
-        assert!(versions.is_fresh(0, before, seen(0, 99)));
+        assert!(is_fresh(&versions, 0, before, seen(0, 99)));
         assert_eq!(versions.lock(0), Some(1));
         versions.acknowledge(0);
-        assert!(versions.is_fresh(0, before, seen(0, 99)), "the get was issued before the set");
-        assert!(!versions.is_fresh(0, versions.known(0), seen(0, 99)));
-        assert!(versions.is_fresh(0, versions.known(0), seen(0, 1)));
+        assert!(is_fresh(&versions, 0, before, seen(0, 99)), "the get was issued before the set");
+        assert!(!is_fresh(&versions, 0, versions.known(0), seen(0, 99)));
+        assert!(is_fresh(&versions, 0, versions.known(0), seen(0, 1)));
         assert_eq!(versions.uncertain(), 0);
     }
 

@@ -60,7 +60,7 @@ impl Seen {
     }
 }
 
-type Script = dyn Fn(Seen) -> Fault + Send + Sync;
+type Script = dyn Fn(Seen, &str) -> Fault + Send + Sync;
 /// Every value that each key has had.
 type Store = Arc<Mutex<HashMap<String, Vec<Vec<u8>>>>>;
 
@@ -81,6 +81,11 @@ struct Session {
 
 impl TinyServer {
     pub fn start(script: impl Fn(Seen) -> Fault + Send + Sync + 'static) -> TinyServer {
+        TinyServer::start_with_keys(move |seen, _| script(seen))
+    }
+
+    /// Starts a server whose script sees the first key of each request, too.
+    pub fn start_with_keys(script: impl Fn(Seen, &str) -> Fault + Send + Sync + 'static) -> TinyServer {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let (store, streams): (Store, Arc<Mutex<Vec<TcpStream>>>) = Default::default();
@@ -142,7 +147,7 @@ impl Session {
                 value.truncate(value.len() - 2);
             }
             let number = self.requests.fetch_add(1, Ordering::Relaxed);
-            let fault = (self.script)(Seen { is_set, connection: self.connection, number });
+            let fault = (self.script)(Seen { is_set, connection: self.connection, number }, words[1]);
             let reply = if is_set { self.set(words[1], value, fault) } else { self.get(&words[1..], fault) };
             let mut stream = &stream;
             match fault {

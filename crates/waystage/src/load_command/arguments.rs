@@ -3,7 +3,7 @@
 use crate::load_command::messages::MessageArguments;
 use crate::load_command::output::OutputArguments;
 use crate::load_command::trace::TraceArguments;
-use crate::load_command::values::{Shape, distribution, hit_ratio, protocol, rate, ratio, shape, sizes, think_time};
+use crate::load_command::values::{Shape, distribution, protocol, rate, ratio, shape, share, sizes, think_time};
 use clap::Args;
 use load::{Arrivals, Config, Protocol, ServerChoice, ThinkTime};
 use quantity::duration;
@@ -24,7 +24,8 @@ use variates::Popularity;
   byte of the reply.
   --rate is the total over all clients, not per connection; --clients and --pipeline limit the requests in flight.
   --warm-up comes before --test-time and is not part of it.
-  Response times and counts include only requests answered without an error; errors are counted separately.
+  Mean times and counts include only requests answered without an error; errors are counted separately. In
+  percentiles, requests without an answer are slower than any time.
   The keys of one get are drawn independently, so a get may contain a key twice.
   Two generators must not write the same keys: give each its own --key-prefix.
 
@@ -131,8 +132,15 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) metrics: Option<String>,
     /// Make the run invalid if its hit ratio is lower than this.
-    #[arg(long, value_name = "0..1", value_parser = hit_ratio)]
+    #[arg(long, value_name = "0..1", value_parser = share)]
     expect_hit_ratio: Option<f64>,
+    /// Make the run invalid if a larger share of its requests fails.
+    #[arg(long, value_name = "0..1", default_value = "0.01", value_parser = share)]
+    failed_max: f64,
+    /// Make the run invalid if a smaller share of the due requests of an open loop is answered within the measured
+    /// window [default: 0.95, or 0.99 if most seconds are behind].
+    #[arg(long, value_name = "0..1", value_parser = share)]
+    achieved_min: Option<f64>,
     /// Print no line per second and no progress of the prefill.
     #[arg(long)]
     pub(crate) quiet: bool,
@@ -180,6 +188,8 @@ impl RunArguments {
             sample: self.sample,
             percentiles: self.output.print_percentiles,
             expect_hit_ratio: self.expect_hit_ratio,
+            failed_max: self.failed_max,
+            achieved_min: self.achieved_min,
             arguments: std::env::args().collect(),
         }
     }

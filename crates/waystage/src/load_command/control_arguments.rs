@@ -22,7 +22,7 @@ pub(crate) struct ControlArguments {
 }
 
 /// Arguments that an agent receives unchanged.
-const UNCHANGED: [&str; 26] = [
+const UNCHANGED: [&str; 28] = [
     "spin",
     "servers",
     "distribution",
@@ -42,6 +42,8 @@ const UNCHANGED: [&str; 26] = [
     "noreply",
     "reply_timeout",
     "expect_hit_ratio",
+    "failed_max",
+    "achieved_min",
     "messages",
     "operations",
     "queues",

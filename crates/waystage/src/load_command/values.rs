@@ -5,8 +5,8 @@ use quantity::duration;
 use std::time::Duration;
 use variates::Unit;
 
-/// A hit ratio.
-pub(crate) fn hit_ratio(text: &str) -> Result<f64, String> {
+/// A share of a whole, such as a hit ratio.
+pub(crate) fn share(text: &str) -> Result<f64, String> {
     let ratio = text.parse::<f64>().ok().filter(|ratio| (0.0..=1.0).contains(ratio));
     ratio.ok_or_else(|| format!("{text:?} is not a share such as 0.99, from 0 to 1"))
 }

@@ -6,7 +6,7 @@ use crate::report::settings::{MIXED, Settings};
 use serde_json::Value;
 
 /// Keys that are summed, joined or expected to differ, so they need no note.
-const MAY_DIFFER: [&str; 12] = [
+const MAY_DIFFER: [&str; 13] = [
     "servers",
     "loop",
     "arrivals",
@@ -19,6 +19,7 @@ const MAY_DIFFER: [&str; 12] = [
     "requests",
     "prefill",
     "seed",
+    "reply_timeout_s",
 ];
 
 /// The settings of all parts together, and a note if they differ in a setting that has only one value.
@@ -40,6 +41,8 @@ pub(super) fn merged(parts: &[Named<'_>]) -> (Settings, Option<String>) {
             (own, other) => own.or(other),
         };
         merged.requests = merged.requests.zip(other.requests).map(|(own, other)| own + other);
+        // Every request without an answer waited at least for the shortest timeout.
+        merged.reply_timeout_s = merged.reply_timeout_s.min(other.reply_timeout_s);
         merged.clients += other.clients;
         merged.threads += other.threads;
         merged.key_minimum = merged.key_minimum.min(other.key_minimum);

@@ -221,3 +221,18 @@ fn settings_add_up_or_a_note_lists_the_differences() {
     assert!(merged.notes[0].contains("differ in pipeline; `settings` has those of part 1"), "{:?}", merged.notes);
     assert!(merged.notes[1].contains("open and closed loops are merged"), "{:?}", merged.notes);
 }
+
+#[test]
+fn the_achieved_share_of_mixed_loops_is_that_of_the_open_ones() {
+    let (mut open, mut closed) = (some(1), some(2));
+    (open.totals.intended, open.totals.completed) = (Some(100), 75);
+    (closed.totals.intended, closed.totals.unsent, closed.totals.completed) = (None, None, 1_000);
+    (closed.settings.r#loop, closed.settings.arrivals, closed.settings.offered_per_s) = ("closed".into(), None, None);
+    let merged = merge(&[open.clone(), closed]).unwrap();
+    assert_eq!((merged.totals.intended, merged.totals.achieved_share), (Some(100), Some(0.75)));
+    assert!(crate::report::print::render(&merged).contains("open loops: offered"), "it says what the share is of");
+    // A merged summary can be merged again.
+    (open.totals.completed, open.started_unix_ns) = (25, open.started_unix_ns + 1);
+    let again = merge(&[merged, open]).unwrap();
+    assert_eq!((again.totals.intended, again.totals.achieved_share), (Some(200), Some(0.5)));
+}

@@ -110,7 +110,13 @@ fn a_late_generator_invalidates_an_open_loop_and_a_wait_for_clients_does_not() {
     let mut summary = open();
     summary.lateness = Some(times(900_000, 2_000));
     assert_eq!(judged(&summary), nothing());
-    summary.lateness = Some(times(2 * MS, 999));
+    summary.lateness = Some(times(2 * MS, 19));
+    assert_eq!(judged(&summary), nothing(), "19 values are not enough for a median");
+    summary.lateness = Some(times(2 * MS, 20));
+    assert!(judged(&summary).0[0].contains("50 % of requests were sent 2.00ms later"), "{:?}", judged(&summary));
+    let mut few = TimeHistogram::new();
+    (0..999).for_each(|number| few.record(if number < 500 { 900_000 } else { 2 * MS }));
+    summary.lateness = Some(Times::new(&few, &[]));
     assert_eq!(judged(&summary), nothing(), "999 values are not enough for a 99th percentile");
     summary.operations.all.slip = times(5 * MS, 2_000);
     let (reasons, notes) = judged(&summary);
@@ -138,11 +144,21 @@ fn a_rate_that_is_not_reached_invalidates_an_open_loop() {
         summary.seconds.iter_mut().take(seconds).for_each(|second| second.requests = 150);
         judged(summary).0
     };
-    // One long stall does not mean that the rate cannot be reached, but the unsent requests are still reported.
+    // One stall does not mean that the rate cannot be reached, but the unsent requests are still reported.
+    summary.totals.completed = 1_900;
     assert!(behind_in(&mut summary, 5)[0].starts_with("400 of 2000 requests that were due"));
     summary.totals.unsent = Some(0);
     assert!(behind_in(&mut summary, 5).is_empty());
-    summary.totals.unsent = Some(400);
+    // A stall of more than a twentieth of the window is too long, unless it is tolerated.
+    summary.totals.completed = 1_899;
+    assert!(behind_in(&mut summary, 5)[0].starts_with("the rate was not reached"));
+    (summary.totals.completed, summary.totals.unsent) = (1_500, Some(400));
+    summary.settings.achieved_min = Some(0.75);
+    assert!(behind_in(&mut summary, 10).is_empty());
+    summary.settings.achieved_min = Some(0.76);
+    assert!(behind_in(&mut summary, 0)[0].contains("--achieved-min"));
+    summary.settings.achieved_min = None;
+    summary.seconds.iter_mut().for_each(|second| second.requests = 200);
     let reasons = behind_in(&mut summary, 6);
     assert!(
         reasons[0].contains("150/s of 200/s") && reasons[0].contains("400 of 2000 requests were never"),
@@ -158,6 +174,7 @@ fn a_rate_that_is_not_reached_invalidates_an_open_loop() {
     assert_eq!(judged(&summary).0.len(), 1);
     // Requests in flight at the end are not missing, and failed requests count as ended.
     (summary.totals.completed, summary.totals.errors, summary.totals.unsent) = (1_496, 500, Some(0));
+    summary.settings.failed_max = 0.2;
     assert!(judged(&summary).0.is_empty());
 }
 
@@ -207,6 +224,31 @@ fn the_interactive_law_is_checked_where_it_applies() {
     assert_eq!(judged(&summary), nothing());
     summary.errors.clear();
     summary.throughput_per_s = 1_000.0;
+    assert_eq!(judged(&summary), nothing());
+}
+
+#[test]
+fn more_failures_than_tolerated_invalidate_a_run() {
+    let mut summary = closed();
+    summary.totals.errors = 20;
+    assert!(judged(&summary).0.is_empty(), "{:?}", judged(&summary));
+    summary.totals.errors = 21;
+    let (reasons, notes) = judged(&summary);
+    assert!(reasons[0].starts_with("21 of 2021 requests failed, which is 1.04 %, and 1 % is tolerated"), "{reasons:?}");
+    assert!(notes.is_empty(), "{notes:?}");
+    summary.settings.failed_max = 0.5;
+    let (reasons, notes) = judged(&summary);
+    assert!(reasons.is_empty() && notes[0].contains("slower than any time"), "{notes:?}");
+}
+
+#[test]
+fn too_many_values_that_could_not_be_judged_invalidate_a_run() {
+    let mut summary = closed();
+    (summary.verification.checked, summary.verification.unjudged) = (1_000, 10);
+    assert_eq!(judged(&summary), nothing());
+    summary.verification.unjudged = 11;
+    assert!(judged(&summary).0[0].starts_with("11 of 1000 values could not be judged for staleness"));
+    summary.settings.noreply = true;
     assert_eq!(judged(&summary), nothing());
 }
 
