@@ -5,6 +5,7 @@ import csv
 import math
 from pathlib import Path
 
+from waylab import bounded
 from waylab.errors import LabError
 from waylab.spec.quantities import duration_s
 
@@ -134,23 +135,23 @@ def measured_runs(path: Path) -> list[dict[str, float]]:
     """
     found: dict[tuple[str, str], list[tuple[float, float]]] = {}
     try:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = csv.DictReader(file)
-            for name in ("clients", "throughput_per_s"):
-                if name not in (rows.fieldnames or []):
-                    raise LabError(
-                        f"{path}: has no column {name!r}; it has {', '.join(rows.fieldnames or [])}"
-                    )
-            for row in rows:
-                try:
-                    pair = (float(row["clients"]), float(row["throughput_per_s"]))
-                except (TypeError, ValueError):
-                    raise LabError(
-                        f"{path}: line {rows.line_num}: clients and throughput_per_s must be numbers"
-                    ) from None
-                found.setdefault((row["clients"], row.get("run") or f"line {rows.line_num}"), []).append(pair)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise LabError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        lines = bounded.read_text(path, bounded.JSON_BYTES_MAX).splitlines(keepends=True)
+        rows = csv.DictReader(lines)
+        for name in ("clients", "throughput_per_s"):
+            if name not in (rows.fieldnames or []):
+                raise LabError(f"{path}: has no column {name!r}; it has {', '.join(rows.fieldnames or [])}")
+        for row in rows:
+            try:
+                pair = (float(row["clients"]), float(row["throughput_per_s"]))
+            except (TypeError, ValueError):
+                raise LabError(
+                    f"{path}: line {rows.line_num}: clients and throughput_per_s must be numbers"
+                ) from None
+            found.setdefault((row["clients"], row.get("run") or f"line {rows.line_num}"), []).append(pair)
+    except FileNotFoundError:
+        raise LabError(f"{path}: cannot be read: no such file") from None
+    except (bounded.UnreadableError, csv.Error) as error:
+        raise LabError(f"{path}: {error}") from None
     if not found:
         raise LabError(f"{path}: has no runs")
     return [

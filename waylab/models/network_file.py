@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+from waylab import bounded
 from waylab.models.description import Fork, JobClass, Pool, Route, Station
 from waylab.models.errors import ModelError
 from waylab.models.network import Network
@@ -32,11 +33,11 @@ def read_network(path: Path) -> Network:
         ModelError: naming the file, the field and the rule.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ModelError(str(path), f"cannot be read: {error.strerror}") from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ModelError(str(path), f"is not JSON: {error}") from None
+        content = bounded.read_json(path)
+    except FileNotFoundError:
+        raise ModelError(str(path), "no such file") from None
+    except bounded.UnreadableError as error:
+        raise ModelError(str(path), str(error)) from None
     try:
         return network_from_dict(content, path.parent)
     except ModelError as error:
@@ -131,12 +132,14 @@ def read_times_s(path: Path, column: str) -> tuple[float, ...]:
     if unit_s is None:
         raise ModelError("column", f"{column!r} must end in its unit: {', '.join(_UNITS_S)}")
     try:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = csv.DictReader(file)
-            if column not in (rows.fieldnames or []):
-                raise ModelError(str(path), f"has no column {column!r}; it has {rows.fieldnames}")
-            return tuple(_number(f"{path}:{rows.line_num}", row[column]) * unit_s for row in rows)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        lines = bounded.read_text(path, bounded.JSON_BYTES_MAX).splitlines(keepends=True)
+        rows = csv.DictReader(lines)
+        if column not in (rows.fieldnames or []):
+            raise ModelError(str(path), f"has no column {column!r}; it has {rows.fieldnames}")
+        return tuple(_number(f"{path}:{rows.line_num}", row[column]) * unit_s for row in rows)
+    except FileNotFoundError:
+        raise ModelError(str(path), "no such file") from None
+    except (bounded.UnreadableError, csv.Error) as error:
         raise ModelError(str(path), f"cannot be read: {error}") from None
 
 

@@ -172,7 +172,7 @@ def _header(path: Path, content: bytes) -> tuple[RecordHeader, int]:
         return msgspec.convert(found, RecordHeader), start
     except msgspec.ValidationError as error:
         raise RecordsError(f"{path}: its header does not describe rows: {error}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise RecordsError(f"{path}: its header is not JSON: {error}") from None
 
 

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
+from waylab import bounded
 from waylab.errors import LabError
 from waylab.runfolder import paths
 from waylab.runfolder.analysis import Analysis
@@ -131,11 +132,11 @@ def read(path: Path, kind: type[Content]) -> Content:
     known = FILES[kind]
     run = str(path.parent if kind in (Analysis, Predictions) else "RUN")
     try:
-        content = path.read_bytes()
+        content = bounded.read_bytes(path, bounded.RUN_FILE_BYTES_MAX)
     except FileNotFoundError:
         raise LabError(f"{path}: not found; {known.missing.replace('RUN', run)}") from None
-    except OSError as error:
-        raise LabError(f"{path}: cannot be read: {error.strerror}") from None
+    except bounded.UnreadableError as error:
+        raise LabError(f"{path}: {error}") from None
     return decode(content, kind, str(path), known.damaged.replace("RUN", run))
 
 

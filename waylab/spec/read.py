@@ -2,11 +2,11 @@
 
 import dataclasses
 import re
-import tomllib
 from pathlib import Path
 
 from msgspec import to_builtins
 
+from waylab import bounded
 from waylab.errors import LabError
 from waylab.spec.compare import check_compares, read_compares
 from waylab.spec.design import Labels, check_design, configurations, listed_levels, matches, read_patterns
@@ -25,13 +25,11 @@ from waylab.spec.tables import Table, section
 def read_spec(path: Path, scale: str = FULL) -> Spec:
     """Read and check a specification, and return it at a scale."""
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = bounded.read_toml(path)
     except FileNotFoundError:
         raise LabError(f"{path}: no such specification") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise LabError(f"{path}: cannot be read: {error}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise LabError(f"{path}: not TOML: {error}") from None
+    except bounded.UnreadableError as error:
+        raise LabError(f"{path}: {error}") from None
     try:
         return at_scale(_spec(content, path), scale)
     except ValueError as error:

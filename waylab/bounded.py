@@ -1,0 +1,100 @@
+"""Reads files that a stranger may have written: size, depth and the length of keys have limits.
+
+A parser of Python recurses with every bracket, and that of TOML takes quadratic time for a key of many parts. Knows
+nothing of the lab, so that every part may use it.
+"""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+TOML_BYTES_MAX = 1 << 20
+JSON_BYTES_MAX = 1 << 26
+RUN_FILE_BYTES_MAX = 1 << 28
+KEY_PARTS_MAX = 32
+_PART = r"""(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')"""
+_LONG_KEY = re.compile(rf"(?<![\w-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{KEY_PARTS_MAX}}}")
+_TOO_DEEP = "is nested too deeply"
+
+
+class UnreadableError(ValueError):
+    """A file cannot be read; the message is the reason in one line, without the file's name."""
+
+
+def read_bytes(path: Path, limit: int) -> bytes:
+    """Read a file of at most `limit` bytes.
+
+    Raises:
+        FileNotFoundError: when there is no such file.
+        UnreadableError: when it cannot be read or is larger.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(limit + 1)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise UnreadableError(f"cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise UnreadableError(f"cannot be read: {error}") from None
+    if len(content) > limit:
+        raise UnreadableError(f"is larger than {limit:,} bytes".replace(",", " "))
+    return content
+
+
+def read_text(path: Path, limit: int) -> str:
+    """Read a text in UTF-8 of at most `limit` bytes.
+
+    Raises:
+        FileNotFoundError: when there is no such file.
+        UnreadableError: when it cannot be read, is larger or is no text.
+    """
+    try:
+        return read_bytes(path, limit).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UnreadableError(f"is not a text in UTF-8: {error.reason} at byte {error.start}") from None
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file.
+
+    Raises:
+        FileNotFoundError: when there is no such file.
+        UnreadableError: when it cannot be read, is no TOML, too large, too deep, or a key has too many parts.
+    """
+    text = read_text(path, TOML_BYTES_MAX)
+    long = _LONG_KEY.search(text)
+    if long is not None:
+        line = text.count("\n", 0, long.start()) + 1
+        raise UnreadableError(f"line {line}: a key has more than {KEY_PARTS_MAX} parts")
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UnreadableError(f"not TOML: {error}") from None
+    except RecursionError:
+        raise UnreadableError(_TOO_DEEP) from None
+    except ValueError as error:
+        # An integer of thousands of digits, or a date that does not exist.
+        raise UnreadableError(f"not TOML: {error}") from None
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file; NaN and infinity are no JSON, although Python's parser takes them.
+
+    Raises:
+        FileNotFoundError: when there is no such file.
+        UnreadableError: when it cannot be read, is no JSON, too large or too deep.
+    """
+    text = read_text(path, JSON_BYTES_MAX)
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except RecursionError:
+        raise UnreadableError(_TOO_DEEP) from None
+    except ValueError as error:
+        raise UnreadableError(f"is not JSON: {error}") from None
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is no number of JSON")
