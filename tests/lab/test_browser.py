@@ -11,7 +11,10 @@ from browser import Browser, program
 
 from waylab.report import write_campaign
 
-DRAWN = """[...document.querySelectorAll('.chart')].every(chart => chart.querySelector('svg') || chart.textContent)"""
+# Charts in closed folds are drawn when those are opened.
+DRAWN = """[...document.querySelectorAll('.chart')].every(
+  chart => chart.querySelector('svg') || chart.textContent || chart.closest('details:not([open])'))"""
+OPEN = "document.querySelectorAll('details').forEach(fold => { fold.open = true; }); 0"
 # Of every chart: its name, whether it is wide enough, and how many marks are in it.
 CHARTS = """[...document.querySelectorAll('.chart')].map(chart => {
   const svg = chart.querySelector('svg');
@@ -47,9 +50,30 @@ def scrolls(browser):
     return browser.value("document.documentElement.scrollWidth > document.documentElement.clientWidth")
 
 
+def open_all(browser, page, **settings):
+    """Open a page with all its folds."""
+    browser.open(page, ready=DRAWN, **settings)
+    browser.value(OPEN)
+    for _ in range(1000):
+        if browser.value(DRAWN.replace("|| chart.closest('details:not([open])')", "")):
+            return
+    pytest.fail("charts in opened folds are not drawn")
+
+
+def test_screen_one_fits_a_laptop(browser, reported):
+    """Question, answer, figures and both boxes begin within 1280 x 800 pixels; only their evidence is below."""
+    browser.open(reported / "report.html", width=1280, ready=DRAWN)
+    top = "document.getElementById('{}').getBoundingClientRect().top"
+    places = [browser.value(top.format(name)) for name in ("question", "sentences", "rules", "trusted")]
+    assert places == sorted(places) and places[-1] < 700
+    bottom = browser.value("document.querySelector('.key').getBoundingClientRect().bottom")
+    assert places[1] < bottom <= places[2]
+    assert browser.value("document.querySelectorAll('.key .chart svg.marks').length") == 3
+
+
 def test_every_chart_is_drawn_without_console_messages(browser, reported):
     page = reported / "report.html"
-    browser.open(page, ready=DRAWN)
+    open_all(browser, page)
     assert browser.errors == []
     assert browser.requests == [page.resolve().as_uri()]
     charts = browser.value(CHARTS)
@@ -61,7 +85,7 @@ def test_every_chart_is_drawn_without_console_messages(browser, reported):
 
 
 def test_it_is_readable_on_a_phone_in_the_dark(browser, reported):
-    browser.open(reported / "report.html", width=390, dark=True, ready=DRAWN)
+    open_all(browser, reported / "report.html", width=390, dark=True)
     assert browser.errors == [] and not scrolls(browser)
     assert [name for name, width, marks in browser.value(CHARTS) if not 200 < width <= 390 or marks < 1] == []
     text, back, chart = colours(browser)
@@ -69,7 +93,7 @@ def test_it_is_readable_on_a_phone_in_the_dark(browser, reported):
 
 
 def test_the_menu_draws_the_chosen_configuration(browser, reported):
-    browser.open(reported / "report.html", ready=DRAWN)
+    open_all(browser, reported / "report.html")
     drawn = "document.querySelector('#chart-response-histogram .mark-rect').innerHTML"
     before = browser.value(drawn)
     browser.value(
@@ -87,7 +111,12 @@ def test_the_menu_draws_the_chosen_configuration(browser, reported):
 
 def test_the_printed_page_has_every_chart(browser, reported):
     browser.open(reported / "report.html", ready=DRAWN)
+    assert browser.value("document.querySelectorAll('details[open].group').length") == 0
     paper = browser.pdf()
+    # The folds are open on paper, and closed again afterwards.
+    charts = "[...document.querySelectorAll('.chart')].every(chart => chart.querySelector('svg'))"
+    assert browser.value(charts) and browser.errors == []
+    assert browser.value("document.querySelectorAll('details[open].group').length") == 0
     assert paper.startswith(b"%PDF") and len(paper) > 50_000
     assert len(re.findall(rb"/Type\s*/Page\b", paper)) >= 3
 

@@ -75,9 +75,16 @@ def test_a_sample_has_the_figures_that_decide_its_findings():
     rate = finding(metric="throughput_per_s", of={"a.b": ["2"]}, to={"a.b": ["1"]})
     reply = finding(metric="set.response_mean_ns", of={"r_s": ["2"]}, to={"r_s": ["1"]})
     stage = finding(kind="stage")
-    everything = ["response-mean", "response-set-by-r-s", "stage-times", "throughput", "throughput-by-a-b"]
+    everything = [
+        "response-by-r-s",
+        "response-mean",
+        "response-by-r-s-set",
+        "stage-times",
+        "throughput",
+        "throughput-by-a-b",
+    ]
     found = deciding_figures([stage, rate, rate, reply], everything)
-    assert found == ["throughput-by-a-b", "stage-times", "response-set-by-r-s"]
+    assert found == ["throughput-by-a-b", "stage-times", "response-by-r-s-set"]
     assert deciding_figures([rate, reply], ["response-mean", "throughput"]) == ["throughput", "response-mean"]
     assert deciding_figures([], everything) == ["throughput-by-a-b"]
     assert deciding_figures([stage], ["other"]) == ["other"]

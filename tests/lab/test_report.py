@@ -2,12 +2,13 @@
 
 import json
 import re
+from html import escape
 from html.parser import HTMLParser
 
 from rich.console import Console
 from synthetic import Truth, write_trial
 
-from waylab.analysis import analyse
+from waylab.analysis import analyse, read_analysis
 from waylab.predict import predict
 from waylab.report import show_run, write_report
 from waylab.runfolder.files import read_run
@@ -36,17 +37,10 @@ FIGURES = [
     "throughput-by-replicas",
     "throughput-per-client",
 ]
-SECTIONS = [
-    "question",
-    "hypothesis",
-    "set-up",
-    "results",
-    "checks",
-    "answer",
-    "threats",
-    "environment",
-    "reproduce",
-]
+# Screen one in its order, and the groups of evidence below it.
+FIRST = ["answer", "question", "sentences", "figure-throughput", "figure-response-mean", "figure-stage-times"]
+FIRST += ["rules", "trusted"]
+GROUPS = ["speed", "time", "limits", "models", "trust", "set-up"]
 
 
 class Page(HTMLParser):
@@ -101,7 +95,46 @@ def test_every_figure_is_on_the_page_and_in_a_file(reported):
         assert f"chart-{name}" in page.ids
         assert (directory / "figures" / f"{name}.svg").read_text().startswith("<svg")
         assert (directory / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-    assert set(SECTIONS) <= set(page.ids)
+
+
+def test_screen_one_answers_before_the_evidence(reported):
+    text = (reported / "report.html").read_text()
+    page = Page(text)
+    assert [name for name in page.ids if name in {*FIRST, *GROUPS}] == [*FIRST, *GROUPS]
+    assert len(set(page.ids)) == len(page.ids)
+    first = text[text.index('id="answer"') : text.index("<nav")]
+    assert "<details" not in first and first.count("<figure") <= 3
+    for sentence in read_analysis(reported).headline.sentences:
+        assert escape(sentence) in first
+    assert "Hypothesis: " in first and "Can the data be trusted?" in first
+    assert "12 of 12 trials passed" in first
+    # Everything else is folded.
+    assert re.findall(r'<details class="group" id="([a-z-]+)">', text) == GROUPS
+    assert "<details open" not in text.replace("<details open><summary>The processes", "")
+
+
+def test_the_set_up_names_no_default_that_does_not_apply(reported):
+    text = (reported / "report.html").read_text()
+    set_up = Page(text[text.index('id="set-up"') : text.index('id="environment"')]).text
+    assert "closed loop: clients varied" in set_up and "no think time" in set_up
+    for useless in (
+        "rate 0",
+        "arrivals",
+        "key size ,",
+        "key size –",
+        "readers 16",
+        "multi get",
+        "think time none",
+    ):
+        assert useless not in set_up, useless
+
+
+def test_gates_are_words_with_units_and_limits(reported):
+    text = Page((reported / "report.html").read_text()).text
+    assert "CPU time of other programs, of the machine< 20 %" in text
+    assert "keys found, of the keys read≥ 99.9 %100 %" in text
+    # A gate that does not apply to this load is in no table.
+    assert "requests answered, of those due in an open loop" not in text
 
 
 def test_the_page_loads_nothing(reported):

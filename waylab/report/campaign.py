@@ -11,9 +11,9 @@ from pathlib import Path
 
 from waylab.errors import LabError
 from waylab.report.page.content import Content, read_content
+from waylab.report.page.first import verdict_box
 from waylab.report.page.numbers import shown
 from waylab.report.page.offline import document
-from waylab.report.page.sections import decided
 from waylab.report.tables.table import table
 from waylab.runfolder import paths
 from waylab.runfolder.files import write_bytes
@@ -110,9 +110,10 @@ def _section(part: _Part, number: int, base: Path) -> str:
         if failed
         else f'<p class="good">Every trial {escape(content.spec.gates.passed)}.</p>'
     )
+    answer = "".join(f"<p>{escape(sentence)}</p>" for sentence in content.analysis.headline.sentences)
     return (
         f'{head}<p class="lead">{escape(content.spec.question)}</p>'
-        f"<p>{escape(content.spec.hypothesis)}</p>{gates}{decided(content)}"
+        f"{answer}{gates}{verdict_box(content)}"
         f"{_figure(part.directory)}<ul>{items}</ul>{_link(part.directory, base)}</section>"
     )
 

@@ -23,11 +23,11 @@ _UNITS: dict[str, Callable[[float], str]] = {
 }
 
 
-def published_parts(content: Content) -> list[tuple[str, str, str]]:
-    """Return the part of the page, or none when the specification names no findings of others."""
+def published_section(content: Content) -> str:
+    """Return the part of the page; nothing when the specification names no findings of others."""
     published = content.analysis.published
     if not published:
-        return []
+        return ""
     source = escape(published.source)
     counts = published.counts
     words = (
@@ -42,7 +42,7 @@ def published_parts(content: Content) -> list[tuple[str, str, str]]:
         "In brackets the 95 % interval over blocks; of a knee the smallest and largest of all blocks. Undecided: the "
         "interval reaches over the limit, or there are too few blocks for one."
     )
-    return [("beside", "Beside the report", words + table(headings, rows, note))]
+    return words + table(headings, rows, note)
 
 
 def unit_of(finding: FindingResult) -> Callable[[float], str]:

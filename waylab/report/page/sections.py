@@ -13,41 +13,42 @@ from waylab.report.tables.table import definitions, table
 from waylab.runfolder.run import DesignSettings, lookup
 from waylab.runfolder.trial import TrialOutcome
 
-_VERDICTS = {
-    "equivalent": "The same within the margin",
-    "better": "A difference, the candidate is better",
-    "worse": "A difference, the candidate is worse",
-    "undecided": "Undecided",
-}
+# Writes the setting with a dotted key: its value, `varied`, or None if the system does not have it.
+Said = Callable[[str], str | None]
 
 
 def setup(content: Content) -> str:
     """What was measured, under which load, and in which order."""
     spec = content.spec
     design = spec.design
-    varied = {key for factor in spec.factors for level in factor.levels for key in level.settings}
-
+    several = [factor for factor in spec.factors if len(factor.levels) > 1]
+    varied = {key for factor in several for level in factor.levels for key in level.settings}
+    # The only level of a factor is a setting like any other.
+    fixed = {
+        key: value
+        for factor in spec.factors
+        if len(factor.levels) == 1
+        for key, value in factor.levels[0].settings.items()
+    }
     settings = to_builtins(spec)
 
     def said(key: str) -> str | None:
-        value = lookup(settings, key)
+        value = fixed.get(key, lookup(settings, key))
         if key in varied:
             return "<i>varied</i>"
-        return None if value is None else shown(value)
+        return None if value in (None, "", []) else shown(value)
 
     factors = [
-        [escape(factor.name), ", ".join(escape(level.label) for level in factor.levels)]
-        for factor in spec.factors
+        [escape(factor.name), ", ".join(escape(level.label) for level in factor.levels)] for factor in several
     ]
-    dispatch = "system.proxy.dispatch"
-    has_slots = dispatch in varied or said(dispatch) not in (None, shown("pipelined"))
     pairs = [
-        *(_of_messages(said) if content.of_messages else _of_keys(said, content.servers, has_slots)),
+        *(_of_messages(said, content) if content.of_messages else _of_keys(said, content)),
+        ("load", _load(said, content)),
         (
-            "load; closed loop, unless it has a rate",
-            _listed(said, "load", "clients threads ratio think_time rate arrivals pipeline protocol sample"),
+            "trial",
+            f"{said('load.warm_up_s')} s of warm-up, {said('load.test_time_s')} s measured; "
+            "every process started afresh",
         ),
-        ("trial", _listed(said, "load", "warm_up_s test_time_s") + "; every process started afresh"),
         (
             "design",
             f"{shown(design.blocks)} blocks, order within a block {escape(design.order)}, "
@@ -58,38 +59,57 @@ def setup(content: Content) -> str:
     if stopping:
         words = f"after {shown(stopping.block)} blocks: {escape(stopping.reason)}"
         pairs.append(("stopping rule", words))
-    note = "This is a run at quick scale: fewer blocks, shorter trials or fewer levels than the specification has."
-    quick = f'<p class="note">{note}</p>' if content.run.quick else ""
-    return (
-        quick
-        + definitions(pairs)
-        + hosts.hosts_table(content)
-        + table(["factor", "levels"], factors, f"What is varied; {_combined(design)}.")
+    varied_table = (
+        table(["factor", "levels"], factors, f"What is varied; {_combined(design)}.") if factors else ""
     )
+    return definitions(pairs) + hosts.hosts_table(content) + varied_table
 
 
-def _of_keys(said: Callable[[str], str | None], servers: list[str], has_slots: bool) -> list[tuple[str, str]]:
-    """What is measured when keys and values are: proxies and backends."""
+def _load(said: Said, content: Content) -> str:
+    """Describe the load: a closed loop by its clients and think time, an open one by its rate and arrivals."""
+    names = "clients threads ratio pipeline protocol sample"
+    names = names.replace("ratio ", "") if content.of_messages else names
+    if content.open_loop:
+        return f"open loop: {_listed(said, 'load', f'rate arrivals {names}')}"
+    think = said("load.think_time")
+    thinks = "no think time" if think == shown("none") else f"think time {think}"
+    return f"closed loop: {_listed(said, 'load', names)}, {thinks}"
+
+
+def _of_keys(said: Said, content: Content) -> list[tuple[str, str]]:
+    """Describe what serves keys and values: proxies, if there are any, and backends."""
+    programs = {role for trial in content.run.plan for role in trial.description.programs}
+    embedded = "embedded" in content.servers
+    each = "memory threads" if any(server != "embedded" for server in content.servers) else ""
+    each += " service_time workers" if embedded else ""
+    dispatches = {str(lookup(to_builtins(trial), "system.proxy.dispatch")) for trial in content.run.plan}
+    slots = {"per-backend": "readers writers", "shared": "workers multi_get"}
     pairs = [
-        ("system", f"{said('system.kind')}: load, then proxies and backends; or, if direct, backends alone"),
-        ("backends", f"{said('system.backends.count')}, {escape(' and '.join(servers) or 'none ran')}"),
-        ("each backend", _listed(said, "system.backends", "memory threads service_time workers")),
+        ("system", f"{said('system.kind')}"),
         (
-            "proxy",
-            _listed(said, "system.proxy", "count dispatch replicas loops stamps sample backend_timeout"),
+            "backends",
+            f"{said('system.backends.count')}, {escape(' and '.join(content.servers) or 'none ran')}",
         ),
+        ("each backend", _listed(said, "system.backends", each)),
     ]
-    if has_slots:
-        pairs.append(("slots", _listed(said, "system.proxy", "readers writers workers multi_get")))
+    if "proxy" in programs:
+        names = "count dispatch replicas loops stamps sample backend_timeout"
+        pairs.append(("proxy", _listed(said, "system.proxy", names)))
+        used = " ".join(names for dispatch, names in slots.items() if dispatch in dispatches)
+        pairs += [("slots", _listed(said, "system.proxy", used))] if used else []
     keys = "data_size key_size key_pattern key_minimum key_maximum multi_key_get"
     return [*pairs, ("keys and values", _listed(said, "load", keys))]
 
 
-def _of_messages(said: Callable[[str], str | None]) -> list[tuple[str, str]]:
-    """What is measured when messages are: services and their database."""
+def _of_messages(said: Said, content: Content) -> list[tuple[str, str]]:
+    """Describe what serves messages: services, if there are any, and their database."""
+    dispatches = {str(lookup(to_builtins(trial), "system.messages.dispatch")) for trial in content.run.plan}
+    names = "services dispatch" + " lanes" * ("fused" in dispatches) + " connections" * ("pool" in dispatches)
+    programs = {role for trial in content.run.plan for role in trial.description.programs}
+    services = [("services", _listed(said, "system.messages", names))] if "messages" in programs else []
     return [
-        ("system", f"{said('system.kind')}: load, then message services and their database, or it alone"),
-        ("services", _listed(said, "system.messages", "services dispatch lanes connections")),
+        ("system", f"{said('system.kind')}"),
+        *services,
         ("database", _listed(said, "system.database", "further_index settings")),
         ("requests", _listed(said, "load", "operations data_size prefill")),
     ]
@@ -104,60 +124,39 @@ def _combined(design: DesignSettings) -> str:
     return "all levels are crossed" + (", but for what the specification excludes" if design.exclude else "")
 
 
-def _listed(said: Callable[[str], str | None], prefix: str, names: str) -> str:
+def _listed(said: Said, prefix: str, names: str) -> str:
+    """List settings with their values; one that is empty or switched off is left out."""
     values = {name: said(f"{prefix}.{name}") for name in names.split()}
     return ", ".join(
-        f"{name.replace('_', ' ')} {value}" for name, value in values.items() if value is not None
+        f"{name.replace('_', ' ')} {value}"
+        for name, value in values.items()
+        if value not in (None, shown(""))
     )
-
-
-def answer(content: Content) -> str:
-    """The hypothesis beside the facts."""
-    spec = content.spec
-    items = "".join(f"<li>{escape(sentence)}</li>" for sentence in content.facts)
-    return (
-        definitions(
-            [("hypothesis", escape(spec.hypothesis)), ("would be refuted by", escape(spec.refuted_by))]
-        )
-        + decided(content)
-        + f"<p>What was measured:</p><ul>{items}</ul>"
-        + '<p class="soft">These are facts. Where the comparisons decide nothing, '
-        "the sentence above says what would refute the hypothesis.</p>"
-    )
-
-
-def decided(content: Content) -> str:
-    """What the comparisons that the specification announced decide, each with its evidence."""
-    everything = content.analysis.comparisons
-    comparisons = [c for c in everything if c.role == "effect"]
-    checks = [arm.text for c in everything for arm in (c.null, c.control) if arm is not None]
-    words = "".join(f"<p>The instrument: {escape(text)}.</p>" for text in checks)
-    if not comparisons:
-        none = "The specification announced no comparison, so that no test decides the hypothesis."
-        return f'<div class="verdict"><p>{none}</p>{words}</div>'
-    items = "".join(
-        f"<li><b>{escape(_VERDICTS[c.verdict])}.</b> {escape(c.verdict_text)}</li>" for c in comparisons
-    )
-    head = "The comparisons that the specification announced:"
-    return f'<div class="verdict"><p>{head}</p><ul>{items}</ul>{words}</div>'
 
 
 def threats(content: Content) -> str:
     """What may make the numbers wrong, or true only here."""
     spec = content.spec
     gates = spec.gates
+    blocks = {trial.block for trial in content.analysis.trials if trial.used}
     known = [
         *hosts.threats(content),
-        "The load is a closed loop: when the system is slow, less is asked of it. "
+        "The load is an open loop: requests are due whether replies arrive or not, and a response time counts from "
+        "the intended start."
+        if content.open_loop
+        else "The load is a closed loop: when the system is slow, less is asked of it. "
         "Response times are those of this population, not of independent arrivals.",
-        f"The interval of a mean rests on {shown(spec.design.blocks)} blocks; "
+        f"The interval of a mean rests on {shown(len(blocks))} blocks; "
         "requests within a trial are correlated and are not counted as evidence.",
         "The kernel's interrupts, most of them for the loopback network, are counted for the whole machine and not as "
         "CPU time of a program.",
         escape(content.analysis.steady_state.text),
-        "Stage times come from a sample of the requests; what happens before the proxy's read returns belongs to no "
-        "stage and shows only in the difference of both views.",
     ]
+    if any(c.stages for c in content.configurations):
+        known.append(
+            f"Stage times come from a sample of the requests; what happens before the {escape(content.middle)}'s read returns "
+            "belongs to no stage and shows only in the difference of both views."
+        )
     if gates.loosened:
         limits = ", ".join(f"{escape(name)} = {shown(getattr(gates, name))}" for name in gates.loosened)
         known.append(f"Gates looser than the default: {limits}. Reason given: {escape(gates.reason)}")

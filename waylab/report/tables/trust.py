@@ -3,6 +3,7 @@
 from html import escape
 
 from waylab.report.page.content import Content
+from waylab.report.page.gates import gate_limit, gate_value, gate_words
 from waylab.report.page.numbers import (
     NONE,
     interval,
@@ -22,18 +23,60 @@ _PERCENTS = ("50", "95", "99", "99.9")
 
 def gates_table(content: Content) -> str:
     """Every gate of every trial."""
-    names = list(dict.fromkeys(gate.name for trial in content.analysis.trials for gate in trial.gates))
+    applied = (gate for trial in content.analysis.trials for gate in trial.gates if gate.passed is not None)
+    names = list(dict.fromkeys(gate.name for gate in applied))
     rows = []
     for trial in content.analysis.trials:
         gates = {gate.name: gate for gate in trial.gates}
         mark = '<span class="pass">used</span>' if trial.used else '<span class="fail">NOT USED</span>'
         rows.append([f"{escape(trial.id)}", mark, *(_gate(gates.get(name)) for name in names)])
     return table(
-        ["trial", "verdict", *names],
+        ["trial", "verdict", *(gate_words(name) for name in names)],
         rows,
         "Every gate of every trial; – does not apply. Hold the pointer over a cell for its words.",
         "gates",
     )
+
+
+def gate_limits_table(content: Content) -> str:
+    """Every gate in words, with its limit, how many trials passed it, and the value that was furthest off."""
+    gates: dict[str, list[Gate]] = {}
+    for trial in content.analysis.trials:
+        for gate in trial.gates:
+            if gate.passed is not None:
+                gates.setdefault(gate.name, []).append(gate)
+    loosened = {name.removesuffix("_max").removesuffix("_min") for name in content.spec.gates.loosened}
+    rows = []
+    for name, found in gates.items():
+        failed = sum(gate.passed is False for gate in found)
+        mark = '<span class="pass">✓</span>' if not failed else f'<span class="fail">✗ {failed} failed</span>'
+        worst = _furthest(found)
+        rows.append(
+            [
+                escape(gate_words(name)),
+                escape(gate_limit(name, found[0].limit)) + (" <b>loosened</b>" if name in loosened else ""),
+                shown(worst, lambda value, name=name: gate_value(name, value)),  # type: ignore[misc]
+                f"{mark} {shown(len(found))} trials",
+            ]
+        )
+    return table(
+        ["gate", "limit", "measured, furthest off", "passed"],
+        rows,
+        "What a trial must meet so that its numbers are used. Gates that do not apply to this load are left out.",
+    )
+
+
+def _furthest(gates: list[Gate]) -> float | None:
+    """Return the value that is closest to its limit or furthest beyond it."""
+    known = [gate.value for gate in gates if gate.value is not None]
+    limit = gates[0].limit
+    if not known or limit is None:
+        return None
+    # Values of a lower limit lie above it; those of an upper one below, or on both sides of zero.
+    lower = (
+        all(gate.value >= limit for gate in gates if gate.passed and gate.value is not None) and limit > 0.5
+    )
+    return min(known) if lower else max(known, key=abs)
 
 
 def failed_trials(content: Content) -> str:
@@ -47,13 +90,15 @@ def failed_trials(content: Content) -> str:
 
 def conditions_table(content: Content) -> str:
     """The interactive law, and whether the keys were found."""
+    pipeline = any(c.load.pipeline != 1 for c in content.configurations)
+    thinks = any(c.load.think_time != "none" for c in content.configurations)
     rows = [
         [
             escape(c.name),
             shown(c.load.clients),
-            shown(c.load.pipeline),
-            escape(c.load.think_time),
-            interval(c.interactive_law_error, signed_percent_text),
+            *([shown(c.load.pipeline)] if pipeline else []),
+            *([escape(c.load.think_time)] if thinks else []),
+            *([] if content.open_loop else [interval(c.interactive_law_error, signed_percent_text)]),
             interval(c.hit_ratio, percent_text),
             interval(c.generator_cpu_share, percent_text),
             interval(c.busy_share, percent_text),
@@ -63,9 +108,9 @@ def conditions_table(content: Content) -> str:
     headings = [
         "configuration",
         "clients",
-        "pipeline",
-        "think time",
-        "X(R+Z)/N - 1",
+        *(["pipeline"] if pipeline else []),
+        *(["think time"] if thinks else []),
+        *([] if content.open_loop else ["X(R+Z)/N - 1"]),
         "hit ratio",
         "load's share of a core",
         "machine busy",
@@ -158,7 +203,11 @@ def _gate(gate: Gate | None) -> str:
     if gate is None or gate.passed is None:
         return f'<span title="{escape(gate.text) if gate else ""}">{NONE}</span>'
     kind, mark = ("pass", "✓") if gate.passed else ("fail", "✗")
-    value = f" {shown(gate.value, lambda number: f'{number:.4g}')}" if gate.value is not None else ""
+    value = (
+        f" {shown(gate.value, lambda number: gate_value(gate.name, number))}"
+        if gate.value is not None
+        else ""
+    )
     return f'<span class="{kind}" title="{escape(gate.text)}">{mark}{value}</span>'
 
 

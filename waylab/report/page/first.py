@@ -1,0 +1,91 @@
+"""Screen one of the page: question, answer, the figures that carry it, verdict of every rule, and trust in the data."""
+
+from collections.abc import Sequence
+from html import escape
+
+from waylab.report.figures import Figure
+from waylab.report.page import rules
+from waylab.report.page.charts import figure_html
+from waylab.report.page.content import Content
+from waylab.report.page.reliance import reliance
+
+# The figures that carry most answers: what is done, how long it takes, where the time goes. The first ones that exist.
+_KEY = (
+    ("throughput", "trace-throughput"),
+    ("response-mean", "response-percentiles"),
+    ("stage-times", "cpu-time", "factorial-variation"),
+)
+KEY_HEIGHT = 180
+"""Height of the figures of screen one, in pixels."""
+_ANSWERS_MAX = 3
+
+
+def key_figures(figures: Sequence[Figure]) -> list[Figure]:
+    """Return the two or three figures of screen one."""
+    known = {figure.name: figure for figure in figures}
+    chosen = (next((known[name] for name in names if name in known), None) for names in _KEY)
+    return [figure for figure in chosen if figure is not None]
+
+
+def first_screen(content: Content, figures: Sequence[Figure]) -> str:
+    """Return the section that answers."""
+    drawn = "".join(figure_html(figure, caption=False) for figure in key_figures(figures))
+    return (
+        f'<section id="answer"><p class="lead" id="question">{escape(content.spec.question)}</p>'
+        f"{_answer(content)}"
+        f'<div class="key">{drawn}</div>'
+        f'<div class="two">{verdict_box(content)}{_trust(content)}</div></section>'
+    )
+
+
+def _answer(content: Content) -> str:
+    sentences = content.analysis.headline.sentences
+    if not sentences:
+        why = "<b>No trial passed its gates, so there is no result.</b> The reasons are below."
+        return f'<div class="bad" id="sentences"><p>{why}</p></div>'
+    text = "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences)
+    return f'<div class="answer" id="sentences">{text}</div>'
+
+
+def verdict_box(content: Content) -> str:
+    """Return the verdict of every rule; the announced comparisons where there is no rule."""
+    spec = content.spec
+    verdict = rules.hypothesis_verdict(content)
+    decisions = rules.rules(content)
+    items = "".join(
+        f'<li class="{_CLASSES.get(rule.verdict, "")}"><b>{rule.mark} {escape(rule.verdict)}</b>: {escape(rule.text)}. '
+        f'<span class="soft">{escape(rule.said)}</span></li>'
+        for rule in decisions
+    )
+    if not decisions:
+        items = f"<li>No rule is evaluated. It would be refuted by: {escape(str(spec.refuted_by))}</li>"
+    items += "".join(
+        f"<li><b>• {escape(one.verdict)}</b>: {escape(one.said)}</li>"
+        for one in rules.comparisons(content)[:_ANSWERS_MAX]
+    )
+    return (
+        f'<div class="verdict {_CLASSES.get(verdict, "")}" id="rules"><h2>Hypothesis: {escape(verdict)}</h2>'
+        f'<p class="soft">{escape(spec.hypothesis)}</p><ul class="marks">{items}</ul></div>'
+    )
+
+
+def _trust(content: Content) -> str:
+    lines = reliance(content)
+    worst = next(
+        (kind for kind in ("bad", "note", "good") if any(line.kind == kind for line in lines)), "good"
+    )
+    words = {
+        "good": "Yes, every check passed",
+        "note": "With the limits named here",
+        "bad": "Not all of them",
+    }
+    items = "".join(
+        f'<li class="{line.kind}-line"><b>{line.mark}</b> {escape(line.text)}</li>' for line in lines
+    )
+    return (
+        f'<div class="verdict {worst}-box" id="trusted"><h2>Can the data be trusted? {words[worst]}</h2>'
+        f'<ul class="marks">{items}</ul></div>'
+    )
+
+
+_CLASSES = {"refuted": "bad-box", "not refuted": "good-box", "undecided": "note-box"}

@@ -1,0 +1,64 @@
+"""Gates in words: what each one requires, and its numbers with their unit."""
+
+from dataclasses import dataclass
+
+from waylab.runfolder.words import NONE
+
+
+@dataclass(frozen=True)
+class _Words:
+    """What a gate is about, its unit, and how its value compares with the limit."""
+
+    text: str
+    unit: str
+    sign: str = "≤"
+
+
+_GATES = {
+    "complete": _Words("all programs started, stopped in order and left their files", ""),
+    "generator_cpu": _Words("CPU time of the load generator, of one core per thread", "share", "<"),
+    "generator_late": _Words("the load generator sent in time", "share"),
+    "foreign_cpu": _Words("CPU time of other programs, of the machine", "share", "<"),
+    "steal": _Words("steal time, of the machine", "share", "<"),
+    "achieved_offered": _Words("requests answered, of those due in an open loop", "share", "≥"),
+    "generators": _Words("time in which all load generators measured, of their windows", "share", "≥"),
+    "hit_ratio": _Words("keys found, of the keys read", "share", "≥"),
+    "interactive_law": _Words("deviation from the interactive response time law N = X (R + Z)", "deviation"),
+    "dropped_records": _Words("records dropped or lost", "count"),
+    "clock": _Words("step of the wall clock against the monotonic clock", "seconds"),
+    "links": _Words("deviation of a link from its settings", "deviation"),
+    "link_error": _Words("deviation of a link from its settings", "deviation"),
+    "errors": _Words("error replies", "count"),
+    "verification": _Words("values that were wrong, torn, stale or unexpected", "count"),
+    "steady_state": _Words("the measured window is in a steady state", ""),
+    "agreement": _Words("counts, histograms, laws and settings of all programs agree", ""),
+    "manifest": _Words("the files of the trial are as they were written", ""),
+}
+
+
+def gate_words(name: str) -> str:
+    """Return what a gate is about."""
+    found = _GATES.get(name)
+    return found.text if found else name.replace("_", " ")
+
+
+def gate_value(name: str, value: float | None) -> str:
+    """Write a value or a limit of a gate with its unit."""
+    unit = _GATES[name].unit if name in _GATES else ""
+    if value is None:
+        return NONE
+    if unit == "share":
+        return f"{100 * value:.3g} %"
+    if unit == "deviation":
+        return f"{100 * value:+.2g} %" if value else "0 %"
+    if unit == "seconds":
+        return f"{1000 * value:.3g} ms"
+    return f"{value:,.4g}"
+
+
+def gate_limit(name: str, limit: float | None) -> str:
+    """Write the limit of a gate with its sign and unit."""
+    if limit is None:
+        return NONE
+    sign = _GATES[name].sign if name in _GATES else ""
+    return f"{sign} {gate_value(name, limit).lstrip('+')}".strip()
