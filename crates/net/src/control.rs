@@ -1,7 +1,8 @@
 //! A unix socket over which one process passes descriptors to another, in whole messages of text and descriptors.
-//! Both ends trust only processes of their own user and of root. It blocks, with timeouts, and is never used on an event loop. Knows no meaning of the messages.
+//! Both ends trust only processes of their own user and of root. It blocks, with timeouts, unless that is switched off, and is never used on an event loop. Knows no meaning of the messages.
 
 use crate::socket_file::{SocketFile, bind_over_stale};
+use rustix::io::ioctl_fionbio;
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
@@ -127,6 +128,18 @@ impl Channel {
         Err(io::Error::new(io::ErrorKind::PermissionDenied, line))
     }
 
+    /// From now on neither sending nor receiving waits.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn stop_blocking(&self) -> io::Result<()> {
+        Ok(ioctl_fionbio(&self.socket, true)?)
+    }
+
+    pub(crate) fn raw(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+
     /// Sends a message.
     ///
     /// # Errors
@@ -144,12 +157,15 @@ impl Channel {
         Ok(())
     }
 
-    /// Waits for a message, at most for `patience`.
+    /// Waits for a message, at most for `patience`, or not at all after [`Channel::stop_blocking`].
     ///
     /// # Errors
     /// If none arrives, the other process is gone, or the message is incomplete.
     pub fn receive(&self, patience: Duration) -> io::Result<(String, Vec<OwnedFd>)> {
-        set_socket_timeout(&self.socket, Timeout::Recv, Some(patience))?;
+        // The kernel takes a timeout of zero for none.
+        if !patience.is_zero() {
+            set_socket_timeout(&self.socket, Timeout::Recv, Some(patience))?;
+        }
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let mut text = vec![0; TEXT_BYTES_MAX];

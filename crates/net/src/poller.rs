@@ -2,7 +2,7 @@
 //! system call is needed to change it.
 
 use crate::connection::Connection;
-use crate::control::ControlSocket;
+use crate::control::{Channel, ControlSocket};
 use crate::listening::Listening;
 use crate::timer::Timer;
 use mio::net::TcpListener;
@@ -117,6 +117,14 @@ impl Poller {
     /// If the kernel refuses.
     pub fn add_control(&self, control: &ControlSocket, token: Token) -> io::Result<()> {
         self.poll.registry().register(&mut SourceFd(&control.raw()), token, Interest::READABLE)
+    }
+
+    /// Adds a connection between two processes.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn add_channel(&self, channel: &Channel, token: Token) -> io::Result<()> {
+        self.poll.registry().register(&mut SourceFd(&channel.raw()), token, Interest::READABLE)
     }
 
     /// Waits until a source is ready or the timeout expires, and fills `ready`.

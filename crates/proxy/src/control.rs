@@ -1,5 +1,6 @@
 //! What starts, changes and ends a proxy. None of it is on the path of a request.
 
+mod controller;
 mod error;
 mod hand_over;
 mod inherit;

@@ -4,7 +4,9 @@
 
 mod common;
 
+use clock::Clock;
 use common::{Proxy, servers};
+use proxy::Timeouts;
 use std::time::Duration;
 use testkit::{Scripted, memory_bytes};
 
@@ -148,4 +150,45 @@ fn requests_read_before_the_end_are_answered() {
     client.expect_closed();
     let totals = ended.join().unwrap();
     assert_eq!((totals.requests, totals.lost), (2, 0));
+}
+
+#[test]
+fn a_reply_that_makes_progress_is_read_to_its_end_after_a_stop() {
+    let (pieces, pause) = (40, Duration::from_millis(150));
+    let server = Scripted::start(move |peer, _| {
+        while peer.line().is_some() {
+            peer.send(format!("VALUE a 0 {}\r\n", 10 * pieces));
+            for _ in 0..pieces {
+                std::thread::sleep(pause);
+                peer.send("0123456789");
+            }
+            peer.send("\r\nEND\r\n");
+        }
+    });
+    // The reply takes 6 s, far longer than the server may be silent.
+    let timeouts = Timeouts { reply: Duration::from_secs(60), ..Timeouts::all(Duration::from_secs(2)) };
+    let proxy = Proxy::at(&[server.address()], |config| config.pools[0].timeouts = timeouts);
+    let mut client = proxy.client();
+    client.send("get a\r\n");
+    std::thread::sleep(Duration::from_millis(100));
+    let ended = std::thread::spawn(move || proxy.stop());
+    client.expect(format!("VALUE a 0 {}\r\n{}\r\nEND\r\n", 10 * pieces, "0123456789".repeat(pieces)));
+    client.expect_closed();
+    let totals = ended.join().unwrap();
+    assert_eq!((totals.requests, totals.lost), (1, 0));
+}
+
+#[test]
+fn a_client_that_never_reads_does_not_keep_the_proxy_from_ending() {
+    let proxy = Proxy::before(servers(1), |config| config.pools[0].timeouts = Timeouts::all(Duration::from_secs(60)));
+    let mut client = proxy.client();
+    client.ask(format!("set big 0 0 1000000\r\n{}\r\n", "x".repeat(1_000_000)), "STORED\r\n");
+    client.send("get big\r\n".repeat(100));
+    std::thread::sleep(Duration::from_millis(300));
+    let clock = Clock::monotonic();
+    let before = clock.now();
+    assert_eq!(proxy.stop().lost, 0);
+    // Not after the timeouts of the server, which has answered everything.
+    let waited = clock.now().after(before);
+    assert!(waited < Duration::from_secs(30), "the proxy took {waited:?} to end");
 }

@@ -1,5 +1,6 @@
 //! `waystage proxy`: a configuration from a file and arguments, and the life of the process.
 
+mod events;
 mod flags;
 mod key_route;
 mod policies;

@@ -3,7 +3,7 @@
 use crate::config::client_limits::ClientLimits;
 use crate::config::named::named;
 use crate::config::operations::Operations;
-use crate::config::pool::{PoolConfig, RouteConfig, ServerConfig};
+use crate::config::pool::{PoolConfig, RouteConfig, ServerConfig, Timeouts};
 use crate::config::transport::TransportConfig;
 use std::fmt;
 use std::path::PathBuf;
@@ -204,9 +204,12 @@ impl Config {
         self.pools.iter().any(|pool| pool.replicas > 1 || stores_elsewhere(pool) || pool.shadow.is_some())
     }
 
-    /// The longest timeout of any backend.
+    /// The longest timeout of any backend: no request to it takes longer.
     pub fn longest_timeout(&self) -> Duration {
-        let longest = |pool: &PoolConfig| pool.timeouts.connect.max(pool.timeouts.read).max(pool.timeouts.write);
+        let longest = |pool: &PoolConfig| {
+            let Timeouts { connect, read, write, reply } = pool.timeouts;
+            connect.max(read).max(write).max(reply)
+        };
         self.pools.iter().map(longest).max().unwrap_or_default()
     }
 

@@ -1,16 +1,16 @@
 //! A running proxy and its orderly end: accept no more clients, finish the requests in flight, close the records.
 
 use crate::config::Config;
+use crate::control::controller::Controller;
 use crate::control::error::ProxyError;
-use crate::control::hand_over::Controller;
 use crate::control::inherit::Servers;
 use crate::control::resolve::Resolving;
 use crate::control::threads::Worker;
 use crate::observe::counters::LoopCounters;
 use crate::observe::metrics_server::MetricsServer;
-use crate::path::messages::{AcceptMessage, LoopMessage, NewestAcceptor};
+use crate::path::messages::{AcceptMessage, DrainLimits, LoopMessage, NewestAcceptor};
 use crate::replication::pending_invalidations::PendingInvalidations;
-use clock::Clock;
+use clock::{Clock, Nanos};
 use net::{Address, Post};
 use records::{Writer, WriterTotals};
 use std::net::SocketAddr;
@@ -19,8 +19,8 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// After the longest backend timeout, clients have this long to read their last replies.
-const DRAIN_GRACE: Duration = Duration::from_secs(1);
+/// How long clients that do not read their last replies keep the proxy from ending.
+const DRAIN_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The interval at which `wait_for_clients` checks whether clients are left.
 const CLIENTS_POLL: Duration = Duration::from_millis(10);
@@ -88,8 +88,9 @@ impl Running {
         self.notice.lock().ok()?.take()
     }
 
-    /// After a successor has taken over, waits until the remaining clients have gone, at most for the configured time, and only
-    /// while `is_hurried` returns false. The caller then stops this proxy.
+    /// After a successor has taken over, waits until the remaining clients have gone, at most for the configured time. Then takes
+    /// no more requests, and waits for clients that read their replies, with pauses of at most that time. Waits only while
+    /// `is_hurried` returns false. The caller then stops this proxy.
     pub fn wait_for_clients(&mut self, is_hurried: impl Fn() -> bool) {
         if !self.is_replaced && !self.controller.as_ref().is_some_and(Controller::is_handed_over) {
             return;
@@ -101,6 +102,13 @@ impl Running {
         while self.clients_open.load(Ordering::Relaxed) > 0 && self.clock.now() < until && !is_hurried() {
             std::thread::sleep(CLIENTS_POLL);
         }
+        if self.clients_open.load(Ordering::Relaxed) > 0 && !is_hurried() {
+            let patience = self.config.transport.hand_over_wait.max(DRAIN_PATIENCE);
+            drain(&self.posts, &self.loops, DrainLimits { until: Nanos::NEVER, patience });
+            while !self.loops.iter().all(Worker::is_finished) && !is_hurried() {
+                std::thread::sleep(CLIENTS_POLL);
+            }
+        }
     }
 
     /// Accepts no more clients, finishes the requests that have been read, and ends.
@@ -111,13 +119,8 @@ impl Running {
         // If this fails, the acceptor has ended already.
         let _ = self.accept_post.send(AcceptMessage::Stop);
         let accepted = joined(self.acceptor);
-        let until = self.clock.now() + self.config.longest_timeout() + DRAIN_GRACE;
-        for (post, event_loop) in self.posts.iter().zip(&self.loops) {
-            // A full mailbox is emptied soon, unless its loop has ended.
-            while post.send(LoopMessage::Drain { until }).is_err() && !event_loop.is_finished() {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        }
+        let until = self.clock.now() + self.config.longest_timeout() + DRAIN_PATIENCE;
+        drain(&self.posts, &self.loops, DrainLimits { until, patience: DRAIN_PATIENCE });
         let mut lost = 0;
         for event_loop in self.loops {
             lost += joined(event_loop)?;
@@ -143,6 +146,16 @@ impl Running {
     /// The configuration of this proxy.
     pub fn config(&self) -> &Config {
         &self.config
+    }
+}
+
+/// Lets the loops take no more requests, and end.
+fn drain(posts: &[Post<LoopMessage>], loops: &[Worker<u64>], limits: DrainLimits) {
+    for (post, event_loop) in posts.iter().zip(loops) {
+        // A full mailbox is emptied soon, unless its loop has ended.
+        while post.send(LoopMessage::Drain(limits)).is_err() && !event_loop.is_finished() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 

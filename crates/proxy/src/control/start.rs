@@ -1,8 +1,9 @@
 //! Starts the threads of a proxy: event loops, acceptor, metrics, resolver, and the thread that waits for a successor.
 
 use crate::config::{Config, PoolConfig, RecordsConfig, ServerConfig, TransportConfig};
+use crate::control::controller::Controller;
 use crate::control::error::ProxyError;
-use crate::control::hand_over::{Controller, TakeOver, take_metrics};
+use crate::control::hand_over::{TakeOver, take_metrics};
 use crate::control::inherit::{Inheritance, Servers};
 use crate::control::listeners::{self, Opened};
 use crate::control::resolve::Resolver;
@@ -134,7 +135,7 @@ pub(crate) fn start_after(config: Config, before: Before<'_>, clock: Clock) -> R
     };
     let (notice, receiver) = sync_channel(1);
     let control = Controlled { control, take_over, metrics: metrics.as_ref(), itself, unused };
-    let controller = control.start(&accept_post, notice, &mut warnings);
+    let controller = control.start(&accept_post, notice, clock.clone(), &mut warnings);
     Ok(Running {
         listening,
         metrics_address: metrics.as_ref().and_then(|metrics| metrics.server.address()),
@@ -214,6 +215,7 @@ impl Controlled<'_> {
         mut self,
         acceptor: &Post<AcceptMessage>,
         notice: SyncSender<()>,
+        clock: Clock,
         warnings: &mut Vec<String>,
     ) -> Option<Controller> {
         let is_successor = self.take_over.is_some() || self.itself.is_some();
@@ -231,7 +233,7 @@ impl Controlled<'_> {
                 control.succeed()?;
             }
             let metrics = self.metrics.map(|metrics| metrics.server.socket()).transpose()?;
-            Controller::start(control, acceptor.clone(), metrics, notice)
+            Controller::start(control, acceptor.clone(), metrics, notice, clock)
         })();
         started.map_err(|error| warnings.push(format!("no successor can take over: {error}"))).ok()
     }
@@ -326,7 +328,7 @@ fn build(
         settings,
         clock: clock.clone(),
         turn: clock.now(),
-        delivered: Nanos::UNSET,
+        progressed: Nanos::UNSET,
         jobs: Jobs::new(config),
         answered: Vec::new(),
         dispatcher: Dispatcher::new(config, index, Connections::new(connections), pending.to_vec(), own),

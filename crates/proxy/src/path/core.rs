@@ -43,8 +43,8 @@ pub(crate) struct Core {
     pub(crate) clock: Clock,
     /// When this turn of the event loop began: precise enough for deadlines.
     pub(crate) turn: Nanos,
-    /// When a client has last read something.
-    pub(crate) delivered: Nanos,
+    /// When a client has last read something. While the loop drains, also when a request was last in flight.
+    pub(crate) progressed: Nanos,
     pub(crate) jobs: Jobs,
     pub(crate) answered: Vec<JobId>,
     pub(crate) dispatcher: Dispatcher,

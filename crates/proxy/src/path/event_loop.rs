@@ -8,7 +8,7 @@
 
 use crate::path::addresses::Permit;
 use crate::path::core::{Core, reuse};
-use crate::path::messages::{AcceptMessage, LoopMessage, NewestAcceptor};
+use crate::path::messages::{AcceptMessage, DrainLimits, LoopMessage, NewestAcceptor};
 use crate::path::session::{Gone, Progress, Session};
 use clock::Nanos;
 use net::{Buffers, Connection, Mailbox, Poller, Ready, Token};
@@ -57,7 +57,7 @@ pub(crate) struct EventLoop {
     /// Sessions in a TLS handshake: the deadline, slot and number of each.
     handshakes: VecDeque<(Nanos, usize, u32)>,
     clients_open: Arc<AtomicUsize>,
-    drain_until: Option<Nanos>,
+    draining: Option<DrainLimits>,
     /// When to look again at the bytes that the other loops hold.
     next_memory_look: Nanos,
     /// The acceptor of the new configuration, while clients move there.
@@ -87,7 +87,7 @@ impl EventLoop {
             check_interval,
             handshakes: VecDeque::new(),
             clients_open,
-            drain_until: None,
+            draining: None,
             next_memory_look: Nanos::UNSET,
             successor: None,
             moving: VecDeque::new(),
@@ -138,6 +138,9 @@ impl EventLoop {
         }
         // Jobs may have been given more legs.
         self.flush_backends();
+        if self.draining.is_some() && self.core.jobs.outstanding.is_any() {
+            self.core.progressed = self.core.turn;
+        }
         self.send_moving();
         self.publish();
     }
@@ -151,7 +154,7 @@ impl EventLoop {
         if is_busy {
             return Some(Duration::ZERO);
         }
-        let mut next = self.drain_until.unwrap_or(Nanos::NEVER);
+        let mut next = self.drain_deadline();
         next = next.min(self.closing.front().map_or(Nanos::NEVER, |&(until, _, _)| until));
         next = next.min(self.checks.front().map_or(Nanos::NEVER, |&(at, _, _)| at));
         next = next.min(self.handshakes.front().map_or(Nanos::NEVER, |&(until, _, _)| until));
@@ -251,7 +254,7 @@ impl EventLoop {
                     self.core.jobs.clients.notes_idle = true;
                     self.touched.extend(self.sessions.iter().map(|(slot, _)| slot));
                 }
-                LoopMessage::Drain { until } => self.drain(until),
+                LoopMessage::Drain(limits) => self.drain(limits),
             }
         }
     }
@@ -259,7 +262,7 @@ impl EventLoop {
     fn add_client(&mut self, mut connection: Connection, number: u32, permit: Option<Permit>) {
         let entry = self.sessions.vacant_entry();
         let slot = entry.key();
-        let is_welcome = self.drain_until.is_none();
+        let is_welcome = self.draining.is_none();
         if is_welcome && self.poller.add(&mut connection, Token(FIRST_SESSION + slot)).is_ok() {
             if connection.is_handshaking() {
                 self.handshakes.push_back((self.core.turn + self.core.settings.handshake_timeout, slot, number));
@@ -278,8 +281,9 @@ impl EventLoop {
         }
     }
 
-    fn drain(&mut self, until: Nanos) {
-        self.drain_until = Some(until);
+    fn drain(&mut self, limits: DrainLimits) {
+        self.draining = Some(limits);
+        self.core.progressed = self.core.turn;
         let slots: Vec<usize> = self.sessions.iter().map(|(slot, _)| slot).collect();
         for slot in slots {
             self.receive(slot);
@@ -292,7 +296,13 @@ impl EventLoop {
 
     fn is_drained(&self) -> bool {
         let is_empty = self.sessions.is_empty() && self.moving.is_empty();
-        self.drain_until.is_some_and(|until| is_empty || self.core.turn >= until)
+        self.draining.is_some() && (is_empty || self.core.turn >= self.drain_deadline())
+    }
+
+    /// When the loop ends although it has clients.
+    fn drain_deadline(&self) -> Nanos {
+        let deadline = |limits: DrainLimits| limits.until.min(self.core.progressed + limits.patience);
+        self.draining.map_or(Nanos::NEVER, deadline)
     }
 
     fn on_session_ready(&mut self, slot: usize, event: Ready) {

@@ -58,6 +58,11 @@ impl Outstanding {
         self.0[usize::from(backend)] -= 1;
     }
 
+    /// Whether a leg waits for any backend.
+    pub(crate) fn is_any(&self) -> bool {
+        self.0.iter().any(|&legs| legs > 0)
+    }
+
     /// The number of legs that wait for this backend.
     pub(crate) fn of(&self, backend: u16) -> u32 {
         self.0.get(usize::from(backend)).copied().unwrap_or(0)

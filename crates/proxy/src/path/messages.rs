@@ -7,6 +7,7 @@ use net::{Connection, Endpoint, Inherited, Post};
 use std::io;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// A message to the acceptor.
 #[derive(Debug)]
@@ -33,8 +34,16 @@ pub(crate) enum LoopMessage {
     Histograms(SyncSender<StageHistograms>),
     /// Send each client to the acceptor of the newest configuration as soon as none of its requests is in flight.
     MoveClients(NewestAcceptor),
-    /// Take no more requests, finish those in flight until this time, and end.
-    Drain { until: Nanos },
+    /// Take no more requests, finish those in flight, and end.
+    Drain(DrainLimits),
+}
+
+/// How long a loop that takes no more requests waits for its clients. It ends before if it has none.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DrainLimits {
+    pub(crate) until: Nanos,
+    /// It ends before if no request is in flight and no client has read anything for this long.
+    pub(crate) patience: Duration,
 }
 
 /// The acceptor of the newest configuration of this process. A client that moves late skips the configurations between.

@@ -445,7 +445,7 @@ impl Session {
         }
         if was_empty || self.connection.outbox.written_total() > written {
             self.delivered = core.turn;
-            core.delivered = core.turn;
+            core.progressed = core.turn;
         }
         self.free_copied_replies(core);
         self.count_buffers(core);

@@ -154,6 +154,91 @@ fn a_client_that_stays_connected_is_served_until_the_hand_over_wait_ends() {
 }
 
 #[test]
+fn a_slow_reader_gets_all_its_replies_after_the_hand_over_wait() {
+    const VALUE_BYTES: usize = 1_000_000;
+    let place = Place::new();
+    // More than the kernel and the proxy hold for a client.
+    let (replies, pause) = (50, Duration::from_millis(100));
+    let short = Duration::from_millis(500);
+    let mut old = place.start(false, |config| {
+        config.transport.hand_over_wait = short;
+        config.pools[0].timeouts = proxy::Timeouts::all(Duration::from_secs(1));
+    });
+    let mut client = Client::connect(old.address().unwrap());
+    client.ask(format!("set k 0 0 {VALUE_BYTES}\r\n{}\r\n", "v".repeat(VALUE_BYTES)), "STORED\r\n");
+    let mut sleeper = Client::connect(old.address().unwrap());
+    sleeper.send("get k\r\n".repeat(replies));
+    client.send("get k\r\n".repeat(replies));
+    let new = place.start(true, |_| ());
+    let ended = std::thread::spawn(move || {
+        old.wait_for_clients(|| false);
+        stop(old);
+    });
+    for _ in 0..replies {
+        std::thread::sleep(pause);
+        client.expect(format!("VALUE k 0 {VALUE_BYTES}\r\n{}\r\nEND\r\n", "v".repeat(VALUE_BYTES)));
+    }
+    client.expect_closed();
+    // A client that never reads does not keep the old proxy from ending.
+    ended.join().unwrap();
+    stop(new);
+}
+
+#[test]
+fn strangers_on_the_control_socket_delay_neither_a_hand_over_nor_a_reload_nor_the_end() {
+    let place = Place::new();
+    let mut current = place.start(false, |_| ());
+    let strangers = |count: usize| -> Vec<_> {
+        let connect = |number| {
+            let channel = net::Channel::connect(&place.control()).unwrap();
+            if number % 2 == 1 {
+                channel.send("get k", &[]).unwrap();
+            }
+            channel
+        };
+        (0..count).map(connect).collect()
+    };
+    let clock = clock::Clock::monotonic();
+    let before = clock.now();
+    // More than may be connected, all of them before the successor.
+    let first = strangers(40);
+    let mut successor = place.start(true, |_| ());
+    assert_eq!(successor.warnings, Vec::<String>::new());
+    current.wait_for_clients(|| false);
+    stop(current);
+    let second = strangers(40);
+    let config = successor.config().clone();
+    current = successor.reload(config).unwrap();
+    successor.wait_for_clients(|| false);
+    stop(successor);
+    let third = strangers(40);
+    Client::connect(current.address().unwrap()).ask("get k\r\n", "END\r\n");
+    stop(current);
+    let waited = clock.now().after(before);
+    assert!(waited < Duration::from_secs(20), "120 silent strangers cost {waited:?}");
+    drop((first, second, third));
+}
+
+#[test]
+fn a_second_successor_waits_until_the_first_one_has_failed() {
+    let place = Place::new();
+    let old = place.start(false, |_| ());
+    let first = net::Channel::connect(&place.control()).unwrap();
+    first.send("take-over 1", &[]).unwrap();
+    let (names, sockets) = first.receive(PATIENCE).unwrap();
+    assert_eq!((names.lines().count(), sockets.len()), (2, 2));
+    let second = net::Channel::connect(&place.control()).unwrap();
+    second.send("take-over 1", &[]).unwrap();
+    let early = second.receive(Duration::from_millis(200)).unwrap_err();
+    assert_eq!(early.kind(), std::io::ErrorKind::WouldBlock, "both would serve");
+    drop(first);
+    assert_eq!(second.receive(PATIENCE).unwrap().0, names);
+    drop(second);
+    Client::connect(old.address().unwrap()).ask("get k\r\n", "END\r\n");
+    stop(old);
+}
+
+#[test]
 fn a_successor_that_fails_to_start_changes_nothing() {
     let place = Place::new();
     let mut old = place.start(false, |_| ());

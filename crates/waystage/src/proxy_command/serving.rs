@@ -1,5 +1,6 @@
 //! The life of a proxy process: serves, reloads the configuration on a signal or a change of the file, and stops.
 
+use crate::proxy_command::events::{Event, Events};
 use crate::proxy_command::source::Source;
 use crate::proxy_command::{discipline_text, fit_into_descriptors};
 use crate::ready::announce;
@@ -13,7 +14,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Builder, JoinHandle, sleep};
 use std::time::Duration;
 
@@ -57,20 +57,11 @@ impl FileWatch {
     }
 }
 
-/// An event for the process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Event {
-    End,
-    Reload,
-    TakenOver,
-}
-
 /// The state of the process.
 struct Process {
     source: Source,
     running: Running,
-    events: Receiver<Event>,
-    sender: SyncSender<Event>,
+    events: Arc<Events>,
     /// Proxies with an earlier configuration, each until its last client has moved.
     retiring: Vec<JoinHandle<Result<Totals, String>>>,
     /// The requests of those that have ended.
@@ -109,20 +100,19 @@ pub(super) fn serve(
     activated: Vec<Inherited>,
     watch: Option<FileWatch>,
 ) -> Result<ExitCode, String> {
-    let (sender, events) = sync_channel(16);
+    let events = Arc::new(Events::default());
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]);
-    watch_signals(signals.map_err(|error| format!("cannot take over signals: {error}"))?, sender.clone())?;
+    watch_signals(signals.map_err(|error| format!("cannot take over signals: {error}"))?, events.clone())?;
     fit_into_descriptors(&mut config)?;
     let running = proxy::start_with(config, activated, Clock::monotonic()).map_err(|error| error.to_string())?;
     if let Some(watch) = watch {
-        watch_file(watch, sender.clone())?;
+        watch_file(watch, events.clone())?;
     }
     announce_state(&running, "ready");
     let process = Process {
         source,
         running,
         events,
-        sender,
         retiring: Vec::new(),
         retired: Retired::default(),
         is_ending: Arc::default(),
@@ -134,18 +124,18 @@ pub(super) fn serve(
 impl Process {
     fn serve(mut self) -> Result<ExitCode, String> {
         loop {
-            match self.events.recv() {
-                Ok(Event::Reload) => self.reload(),
-                Ok(Event::TakenOver) => {
+            match self.events.next() {
+                Event::Reload => self.reload(),
+                Event::TakenOver => {
                     announce("waystage proxy is taken over: it serves the clients it has");
                     break;
                 }
-                _ => break,
+                Event::End => break,
             }
         }
         // A signal ends the wait.
         let Process { mut running, events, retiring, mut retired, is_ending, .. } = self;
-        running.wait_for_clients(|| events.try_recv() == Ok(Event::End));
+        running.wait_for_clients(|| events.is_ending());
         is_ending.store(true, Ordering::Relaxed);
         let mut totals = running.stop().map_err(|error| error.to_string())?;
         retiring.into_iter().for_each(|thread| retired.add(thread));
@@ -198,10 +188,10 @@ impl Process {
 
     fn watch_successor(&self) -> Result<(), String> {
         let Some(notice) = self.running.handed_over() else { return Ok(()) };
-        let sender = self.sender.clone();
+        let events = self.events.clone();
         spawn("successor", move || {
             if notice.recv().is_ok() {
-                let _ = sender.try_send(Event::TakenOver);
+                events.add(Event::TakenOver);
             }
         })
     }
@@ -212,20 +202,20 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), String>
     spawned.map(|_| ()).map_err(|error| format!("cannot start the thread {name}: {error}"))
 }
 
-fn watch_signals(mut signals: Signals, sender: SyncSender<Event>) -> Result<(), String> {
+fn watch_signals(mut signals: Signals, events: Arc<Events>) -> Result<(), String> {
     spawn("signals", move || {
         for signal in signals.forever() {
-            let _ = sender.try_send(if signal == SIGHUP { Event::Reload } else { Event::End });
+            events.add(if signal == SIGHUP { Event::Reload } else { Event::End });
         }
     })
 }
 
-fn watch_file(mut watch: FileWatch, sender: SyncSender<Event>) -> Result<(), String> {
+fn watch_file(mut watch: FileWatch, events: Arc<Events>) -> Result<(), String> {
     spawn("watch", move || {
         loop {
             sleep(WATCH_INTERVAL);
             if watch.has_changed() {
-                let _ = sender.try_send(Event::Reload);
+                events.add(Event::Reload);
             }
         }
     })
