@@ -17,7 +17,7 @@ SPEC = """
 name = "synthetic"
 question = "Is the lab right?"
 hypothesis = "It is <b>right</b> & exact."
-refuted_by = "A number that differs from the truth."
+refuted_by = [{ metric = "failed_trials", above = 0 }]
 [system.backends]
 count = 2
 server = "embedded"

@@ -20,7 +20,7 @@ def interval(mean, low=None, high=None):
 
 def made_spec(**parts) -> ExperimentSpec:
     """The specification of an experiment without factors; `parts` may be plain dicts and lists."""
-    content = spec_as_dict(Spec(name="made", question="q", hypothesis="h", refuted_by="r"))
+    content = spec_as_dict(Spec(name="made", question="q", hypothesis="h", refuted_by=()))
     return convert(content | to_builtins(parts), ExperimentSpec)
 
 

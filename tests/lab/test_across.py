@@ -7,8 +7,15 @@ import pytest
 from scipy import stats
 from statsmodels.stats.weightstats import ttost_paired
 
+from waylab.analysis.statistics.blocks import contrast_of_mean
 from waylab.analysis.statistics.laws import bytes_balance, forced_flow, interactive, little
-from waylab.analysis.statistics.pairs import equivalence, log_ratios, null_arm, positive_control
+from waylab.analysis.statistics.pairs import (
+    equivalence_p,
+    log_ratios,
+    null_arm,
+    paired_ratio,
+    positive_control,
+)
 from waylab.analysis.statistics.repetitions import (
     corrected_precision,
     geometric_interval,
@@ -90,8 +97,8 @@ def test_a_large_difference_does_not_stop_the_run():
         (lambda: StoppingRule(confirmations=-1), "confirmations from 0 on"),
         (lambda: log_ratios([1.0], [1.0, 2.0]), "are no pairs"),
         (lambda: log_ratios([0.0], [1.0]), "above zero"),
-        (lambda: equivalence([0.0], 0.1), "needs 2 blocks"),
-        (lambda: equivalence([0.0, 0.1], 0), "margin must be above 0"),
+        (lambda: equivalence_p(contrast_of_mean([0.0, 0.1, 0.2]), 0), "margin must be above 0"),
+        (lambda: contrast_of_mean([]), "needs a value"),
         (lambda: positive_control([1.0], [2.0], 0), "nothing was added"),
         (lambda: positive_control([1.0], [2.0, 3.0], 1), "are no pairs"),
         (lambda: interactive(1, math.inf, 1, 1), "must be finite"),
@@ -108,25 +115,34 @@ def test_equivalence_equals_that_of_statsmodels():
     random = np.random.default_rng(2)
     for spread in (0.005, 0.02, 0.05):
         one, other = random.lognormal(0, spread, 8), random.lognormal(0, spread, 8)
-        found = equivalence(log_ratios(one, other), 0.03)
+        logs = log_ratios(one, other)
         expected = ttost_paired(other, one, 1 / 1.03, 1.03, transform=np.log)[0]
-        assert found.p == pytest.approx(expected) and found.equivalent == (expected < 0.05)
-    assert equivalence([0.01, 0.01], 0.03).equivalent and not equivalence([0.1, 0.1], 0.03).equivalent
+        assert equivalence_p(contrast_of_mean(logs), 0.03) == pytest.approx(expected)
+        assert paired_ratio(logs, 0.03).equivalent == (expected < 0.05)
+    assert paired_ratio([0.01] * 3, 0.03).equivalent and not paired_ratio([0.1] * 3, 0.03).equivalent
 
 
 def test_not_significant_is_not_equivalent():
-    found = equivalence([0.3, -0.3, 0.2, -0.25], 0.05)
-    assert not found.equivalent and not null_arm([0.3, -0.3, 0.2, -0.25]).flagged
+    found = paired_ratio([0.3, -0.3, 0.2, -0.25], 0.05)
+    assert not found.equivalent and not null_arm(found).flagged
 
 
 def test_the_null_arm():
-    good = null_arm([0.01, -0.01, 0.005, -0.004])
-    assert good.flagged is False and "does not differ" in good.text
-    bad = null_arm([0.10, 0.11, 0.09, 0.10])
-    assert bad.flagged is True and "do not trust" in bad.text and "excludes 1" in bad.text
-    beyond = null_arm([0.5, -0.2, 0.4, -0.1], margin=0.05)
-    assert beyond.flagged is True and "beyond the margin of 5 %" in beyond.text
-    assert null_arm([0.1]).flagged is None
+    good = null_arm(paired_ratio([0.01, -0.01, 0.005, -0.004], 0.05), 0.05)
+    assert good.flagged is False and "does not differ" in good.text and "noisy" not in good.text
+    bad = null_arm(paired_ratio([0.10, 0.11, 0.09, 0.10]))
+    assert bad.flagged is True and "do not trust" in bad.text and "differs" in bad.text
+    # A noisy arm beyond its margin is no alarm, since noise alone carries it there more often than once in twenty.
+    beyond = null_arm(paired_ratio([0.5, -0.2, 0.4, -0.1], 0.05), 0.05)
+    assert beyond.flagged is False and "too noisy to show that it lies within 5 %" in beyond.text
+    assert null_arm(paired_ratio([0.1])).flagged is None
+
+
+def test_two_blocks_decide_nothing_and_the_reason_names_the_number_that_does():
+    found = paired_ratio([0.05, -0.02])
+    assert found.ratio and found.low is None and found.excludes_1 is None and found.p is None
+    assert found.reason == "2 blocks cannot decide; it takes 3"
+    assert null_arm(found).text == "the null arm is not judged: 2 blocks cannot decide; it takes 3"
 
 
 def test_the_positive_control():

@@ -97,14 +97,14 @@ def test_the_noise_floor_is_the_half_width_of_the_ratio():
     assert found.floor == pytest.approx(math.expm1(half), rel=1e-4) and found.flagged is False
     assert "differences below 2.0 % cannot be seen in 5 blocks" in found.text
     alone = noise_floor(SimpleNamespace(metric="throughput_per_s", overall=paired_ratio([0.1])))
-    assert alone.floor is None and "it takes 2" in alone.text
+    assert alone.floor is None and "1 block cannot decide; it takes 3" in alone.text
 
 
 def test_the_noise_of_this_machine_is_measured(capsys):
     find_waystage()
-    assert measure_noise(Interrupt(), blocks=2, test_time_s=0.4) == 0
+    assert measure_noise(Interrupt(), blocks=3, test_time_s=0.4) == 0
     said = capsys.readouterr().out
-    assert "noise floor (4 of 4 trials used)" in said and said.count("two identical arms") == 3
+    assert "noise floor (6 of 6 trials used)" in said and said.count("two identical arms") == 3
 
 
 def test_a_sample_compares_the_run_with_its_study():

@@ -9,7 +9,9 @@ from waylab.errors import LabError
 from waylab.plan import make_plan, trial_as_dict
 from waylab.spec import read_spec, spec_as_dict
 
-HEAD = 'name = "x"\nquestion = "q"\nhypothesis = "h"\nrefuted_by = "r"\n'
+HEAD = (
+    'name = "x"\nquestion = "q"\nhypothesis = "h"\nrefuted_by = [{ metric = "failed_trials", above = 0 }]\n'
+)
 TWO = "[factors]\nclients = [1, 8]\nreplicas = [1, 2]\n"
 FOUR = '[factors]\nclients = [1, 8]\nreplicas = [1, 2]\n"proxy.loops" = [1, 2]\npipeline = [1, 4]\n'
 

@@ -14,7 +14,7 @@ SPEC = """
 name = "end-to-end"
 question = "Does it work?"
 hypothesis = "It does."
-refuted_by = "This test."
+refuted_by = [{{ metric = "failed_trials", above = 0 }}]
 [system]
 kind = "{kind}"
 [system.backends]

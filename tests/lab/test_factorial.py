@@ -11,8 +11,8 @@ from statsmodels.stats.stattools import durbin_watson
 
 from waylab.analysis.statistics.anova import anova
 from waylab.analysis.statistics.designs import two_level_plan
-from waylab.analysis.statistics.diagnostics import diagnose
-from waylab.analysis.statistics.factorial import choose_scale, two_level_effects
+from waylab.analysis.statistics.diagnostics import diagnose, judged_together
+from waylab.analysis.statistics.factorial import two_level_effects
 from waylab.errors import LabError
 
 SQUARE = [(-1, -1), (1, -1), (-1, 1), (1, 1)]
@@ -78,20 +78,6 @@ def test_a_multiplicative_model():
     assert found.effect("A").share == pytest.approx(0.499, abs=0.001)
     assert found.share_error == pytest.approx(0.002, abs=0.0005)
     assert not found.effect("A x B").significant
-
-
-def test_the_scale_follows_range_and_spread():
-    assert (
-        choose_scale(EXECUTION_TIMES).scale == "multiplicative"
-        and "times the smallest" in choose_scale(EXECUTION_TIMES).reason
-    )
-    assert choose_scale(REPEATED).scale == "additive"
-    cells = [[0.9 * mean, mean, 1.12 * mean] for mean in (10, 15, 22, 30, 40, 55)]
-    found = choose_scale(cells)
-    assert found.scale == "multiplicative" and "the spread grows" in found.reason and found.range_ratio < 10
-    assert choose_scale([[-1.0, 2.0], [3.0, 4.0]]).scale == "additive"
-    with pytest.raises(LabError, match="two cells at least"):
-        choose_scale([[1.0]])
 
 
 def test_blocking_removes_the_variation_between_blocks_from_the_error():
@@ -258,7 +244,7 @@ def checks_of(residuals, **settings):
     found = diagnose(
         residuals, settings.get("fitted", np.arange(count) % 4), np.arange(count), settings.get("cells")
     )
-    return {check.name: check for check in found.checks}, found
+    return {check.name: check for check in judged_together(found.checks)}, found
 
 
 def test_good_residuals_raise_no_concern_and_bad_ones_do():
@@ -266,7 +252,7 @@ def test_good_residuals_raise_no_concern_and_bad_ones_do():
     good = random.normal(size=40)
     cells = (np.arange(40) % 4).tolist()
     checks, found = checks_of(good, cells=cells)
-    assert all(check.kept for check in found.checks) and checks["independence"].statistic == pytest.approx(
+    assert all(check.kept for check in checks.values()) and checks["independence"].statistic == pytest.approx(
         durbin_watson(good - good.mean())
     )
     assert np.corrcoef(found.normal, found.sorted_)[0, 1] > 0.97

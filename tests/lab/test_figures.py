@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from conftest import BLOCKS, CLIENTS, REPLICAS
 from hdrh.histogram import HdrHistogram
-from made import made_spec, made_trial, without_use
+from made import made_spec, made_trial
 from msgspec import to_builtins
 from msgspec.structs import replace
 from scipy import stats
@@ -18,7 +18,9 @@ from waylab.analysis import read_analysis
 from waylab.analysis.across.effects import factorial, factorial_facts
 from waylab.analysis.across.shapes import shape
 from waylab.analysis.across.verdicts import verdict, verdict_sentence
+from waylab.analysis.statistics.blocks import Contrast
 from waylab.analysis.statistics.gamma import fit_gamma
+from waylab.analysis.statistics.pairs import ratio_of
 from waylab.analysis.trial.histograms import values_at
 from waylab.analysis.trial.traces import trace
 from waylab.errors import LabError
@@ -116,11 +118,10 @@ def test_effects_of_a_known_design(reported):
     factorial = read_analysis(reported).factorial
     assert factorial.kind == "2k" and factorial.blocks == len(BLOCKS)
     throughput = next(m for m in factorial.metrics if m.metric == "throughput_per_s")
-    assert throughput.scale.scale == "multiplicative"
     effects = {effect.name: effect for effect in throughput.effects}
-    assert effects["clients"].value == pytest.approx(math.log10(CLIENTS["16"] / CLIENTS["4"]) / 2)
-    assert effects["replicas"].relative == pytest.approx((REPLICAS["2"] / REPLICAS["1"]) ** 0.5 - 1)
-    assert effects["clients x replicas"].value == pytest.approx(0, abs=1e-12)
+    assert effects["clients 16 / 4"].ratio == pytest.approx(CLIENTS["16"] / CLIENTS["4"])
+    assert effects["replicas 2 / 1"].relative == pytest.approx(REPLICAS["2"] / REPLICAS["1"] - 1)
+    assert effects["clients x replicas"].ratio == pytest.approx(1)
     shares = {part.name: part.share for part in throughput.shares}
     assert sum(shares.values()) == pytest.approx(1) and shares["error"] == pytest.approx(0, abs=1e-9)
 
@@ -131,7 +132,8 @@ def trials_of(factors, truth, blocks=4, runs=None):
     for block in range(1, blocks + 1):
         for levels in runs or [dict(zip(factors, one, strict=True)) for one in product(*factors.values())]:
             throughput_per_s = truth(levels) + 10 * block + random.normal(0, 5)
-            trials.append(made_trial(levels, block, order=len(trials) + 1, throughput_per_s=throughput_per_s))
+            order = len(trials) + 1
+            trials.append(made_trial(levels, block, order, throughput_per_s=throughput_per_s).content)
     return trials
 
 
@@ -158,18 +160,16 @@ def test_effects_are_separated_from_noise_and_residuals_are_checked():
     found = factorial(spec_of(TWO), trials_of(TWO, additive))
     (metric,) = found.metrics
     effects = {effect.name: effect for effect in metric.effects}
-    assert metric.scale.scale == "additive"
-    assert effects["a"].low < 50 < effects["a"].high and effects["a"].significant
-    assert effects["b"].low < 10 < effects["b"].high
+    assert effects["a 2 / 1"].low < 1.0966 < effects["a 2 / 1"].high and effects["a 2 / 1"].significant
+    assert effects["b 2 / 1"].low < 1.0187 < effects["b 2 / 1"].high
     assert not effects["a x b"].significant
-    assert effects["a"].relative == pytest.approx(effects["a"].value / metric.mean)
     assert {check.name for check in metric.checks} >= {"independence", "order", "normality", "spread"}
     points = metric.residuals
     assert [point.order for point in points] == list(range(1, 17))
     assert [p.previous for p in points[1:]] == [p.residual for p in points[:-1]]
     ranked = sorted(points, key=lambda point: point.residual)
     assert [p.normal for p in ranked] == sorted(p.normal for p in ranked)
-    assert "Of the variation of throughput, a 9" in factorial_facts(found)[0]
+    assert "Of the variation of throughput, a 89.8 %" in factorial_facts(found)[0]
 
 
 def test_factors_with_more_than_two_levels_use_a_general_design():
@@ -177,7 +177,7 @@ def test_factors_with_more_than_two_levels_use_a_general_design():
     found = factorial(spec_of(factors), trials_of(factors, additive))
     (metric,) = found.metrics
     assert found.kind == "general"
-    assert [effect.name for effect in metric.effects] == ["a 1", "a 2", "a 3", "b 1", "b 2"]
+    assert [effect.name for effect in metric.effects] == ["a 2 / 1", "a 3 / 1", "b 2 / 1"]
     assert [part.name for part in metric.shares] == ["a", "b", "a x b", "blocks", "error"]
     assert sum(part.share for part in metric.shares) == pytest.approx(1)
 
@@ -208,22 +208,43 @@ def test_the_level_of_a_null_arm_is_not_analysed_as_a_level():
 
 def test_a_block_with_a_missing_trial_is_excluded():
     trials = trials_of(TWO, additive)
-    trials[0] = without_use(trials[0])
+    trials[0] = replace(trials[0], used=False)
     assert factorial(spec_of(TWO), trials).blocks == 3
     for place, trial in enumerate(trials):
-        if trial.content.block == 1 or trial.content.configuration == "a=1, b=1":
-            trials[place] = without_use(trial)
+        if trial.block == 1 or trial.configuration == "a=1, b=1":
+            trials[place] = replace(trial, used=False)
     assert "no block" in factorial(spec_of(TWO), trials).text
 
 
-def test_the_verdict_follows_from_the_interval_of_the_ratio():
-    ratio = Ratio(ratio=0.8, low=0.7, high=0.9, blocks=5, excludes_1=True, equivalent=False)
+def a_ratio(ratio, low, high, **more):
+    more = {"excludes_1": not low <= 1 <= high, "equivalent": None, "degrees": 4, "error": 0.03} | more
+    return Ratio(blocks=5, ratio=ratio, low=low, high=high, **more)
+
+
+def test_the_verdict_follows_from_the_tests_of_the_ratio():
+    ratio = a_ratio(0.8, 0.7, 0.9, p=0.001, equivalent=False)
     assert verdict(ratio, "throughput_per_s") == "worse" and verdict(ratio, "response_mean_ns") == "better"
     assert verdict(replace(ratio, equivalent=True), "throughput_per_s") == "equivalent"
-    assert verdict(replace(ratio, excludes_1=False), "throughput_per_s") == "undecided"
+    # The interval excludes 1, but not in its family of comparisons.
+    alone = replace(ratio, p=0.03, p_family=0.09)
+    assert verdict(alone, "throughput_per_s") == "undecided"
+    assert "but not in its family" in verdict_sentence(alone, "throughput_per_s", 0.05)
     assert "the candidate is worse" in verdict_sentence(ratio, "throughput_per_s", 0.05)
-    single = Ratio(ratio=0.8, low=None, high=None, blocks=1, excludes_1=None, equivalent=None)
-    assert "decides nothing" in verdict_sentence(single, "throughput_per_s", 0.05)
+    why = {"excludes_1": None, "equivalent": None, "reason": "1 block cannot decide; it takes 3"}
+    single = Ratio(ratio=0.8, low=None, high=None, blocks=1, **why)
+    assert "it takes 3" in verdict_sentence(single, "throughput_per_s", 0.05)
+
+
+def test_no_worse_is_a_one_sided_test():
+    """A ratio of 1.043, 95 % interval 0.987 to 1.101, is no worse by more than 5 %, although 1.101 is beyond 5 %."""
+    error = math.log(1.101 / 0.987) / 2 / 2.776
+    found = Ratio(**vars(ratio_of(Contrast(math.log(1.043), error, 4), 5, 0.05, better=1)))
+    assert (found.low, found.high) == pytest.approx((0.987, 1.101), abs=0.001)
+    assert found.equivalent is False and found.no_worse is True
+    assert verdict(found, "throughput_per_s") == "no worse"
+    assert "no worse by more than 5 %" in verdict_sentence(found, "throughput_per_s", 0.05)
+    # Of a time, the same ratio may be a loss of 10 %.
+    assert Ratio(**vars(ratio_of(Contrast(math.log(1.043), error, 4), 5, 0.05, better=-1))).no_worse is False
 
 
 def test_figures_appear_only_if_there_are_data(reported, tmp_path):

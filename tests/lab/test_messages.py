@@ -22,7 +22,7 @@ from waylab.spec import Assignment, Load, Messages, Spec, System, read_spec
 from waylab.testbed import Programs, Testbed, canned, pgbench, pgbench_log, running_system
 from waylab.testbed.programs import find_waystage
 
-HEAD = 'question = "q"\nhypothesis = "h"\nrefuted_by = "r"\n'
+HEAD = 'question = "q"\nhypothesis = "h"\nrefuted_by = [{ metric = "failed_trials", above = 0 }]\n'
 LOOSE = "[gates]\n" + "\n".join(
     f"{name} = 1.0" for name in ("generator_cpu_max", "foreign_cpu_max", "steal_max", "interactive_law_max")
 )

@@ -30,7 +30,7 @@ SPEC = """
 name = "emulated"
 question = "q"
 hypothesis = "h"
-refuted_by = "r"
+refuted_by = [{ metric = "failed_trials", above = 0 }]
 [system.backends]
 count = 2
 server = "embedded"

@@ -16,7 +16,7 @@ from waylab.testbed.systems.key_value import RunningKeyValueSystem
 SPEC = """
 question = "q"
 hypothesis = "h"
-refuted_by = "r"
+refuted_by = [{ metric = "failed_trials", above = 0 }]
 [system]
 kind = "two-tier"
 [system.backends]

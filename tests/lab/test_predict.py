@@ -19,7 +19,7 @@ DIRECT = """
 name = "direct"
 question = "q"
 hypothesis = "h"
-refuted_by = "r"
+refuted_by = [{ metric = "failed_trials", above = 0 }]
 [system]
 kind = "direct"
 [system.backends]

@@ -15,7 +15,7 @@ SPEC = """
 name = "roles"
 question = "q"
 hypothesis = "h"
-refuted_by = "r"
+refuted_by = [{ metric = "failed_trials", above = 0 }]
 [system.backends]
 server = "embedded"
 [load]

@@ -22,7 +22,7 @@ QUICK_SPEC = """
 name = "quick"
 question = "q"
 hypothesis = "h"
-refuted_by = "r"
+refuted_by = [{ metric = "failed_trials", above = 0 }]
 [system.backends]
 count = 1
 server = "embedded"

@@ -15,7 +15,9 @@ from waylab.spec import (
     spec_as_dict,
 )
 
-HEAD = 'name = "x"\nquestion = "q"\nhypothesis = "h"\nrefuted_by = "r"\n'
+HEAD = (
+    'name = "x"\nquestion = "q"\nhypothesis = "h"\nrefuted_by = [{ metric = "failed_trials", above = 0 }]\n'
+)
 
 
 def read(tmp_path, text, head=HEAD):

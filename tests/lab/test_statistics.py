@@ -78,7 +78,7 @@ def test_a_ratio_and_its_interval():
     found = paired_ratio([math.log(1.1), math.log(1.2), math.log(1.15)], margin=0.5)
     assert found.ratio == pytest.approx((1.1 * 1.2 * 1.15) ** (1 / 3))
     assert found.low < found.ratio < found.high and found.excludes_1 and found.equivalent
-    assert paired_ratio([0.5, 0.6], margin=0.05).equivalent is False
+    assert paired_ratio([0.5, 0.6, 0.5], margin=0.05).equivalent is False
     assert paired_ratio([0.1]).low is None and paired_ratio([]).ratio is None
 
 

@@ -23,7 +23,7 @@ SPEC = """
 name = "stopping"
 question = "q"
 hypothesis = "h"
-refuted_by = "r"
+refuted_by = [{{ metric = "failed_trials", above = 0 }}]
 [system.backends]
 server = "embedded"
 [system.proxy]

@@ -25,7 +25,7 @@ from waylab.testbed.programs import SYSTEM_PROGRAMS
 from waylab.testbed.systems.nutcracker import nutcracker_file
 
 WITH_SYSTEM_PROGRAMS = f"{os.environ['PATH']}:{SYSTEM_PROGRAMS}"
-HEAD = 'question = "q"\nhypothesis = "h"\nrefuted_by = "r"\n'
+HEAD = 'question = "q"\nhypothesis = "h"\nrefuted_by = [{ metric = "failed_trials", above = 0 }]\n'
 
 
 def a_trial(generators=1, clients=8, **system):

@@ -38,7 +38,7 @@ SPEC = """
 name = "open"
 question = "q"
 hypothesis = "h"
-refuted_by = "r"
+refuted_by = [{ metric = "failed_trials", above = 0 }]
 [system.backends]
 count = 1
 server = "embedded"

@@ -11,9 +11,10 @@ from waylab.analysis.across.comparisons import comparison_results
 from waylab.analysis.across.configurations import configuration_results
 from waylab.analysis.across.curves import curve_results
 from waylab.analysis.across.effects import factorial
-from waylab.analysis.across.facts import facts
+from waylab.analysis.across.facts import answer, facts, families
 from waylab.analysis.across.headline import headline
 from waylab.analysis.across.published import published_results
+from waylab.analysis.across.rules import rule_results
 from waylab.analysis.trial.artifacts import read_artifacts
 from waylab.analysis.trial.links import testbed_summary
 from waylab.analysis.trial.numbers import TrialResult, trial_result
@@ -44,14 +45,16 @@ def analyse(directory: Path) -> Analysis:
         trials_used=sum(trial.used for trial in contents),
         trials_total=len(contents),
         configurations=configurations,
-        comparisons=comparison_results(spec.compare, trials),
+        comparisons=comparison_results(spec.compare, contents),
         steady_state=steady_state(contents),
         curves=curve_results(spec, configurations, trials, chosen),
-        changes=changes(spec, configurations, trials),
-        factorial=factorial(spec, trials),
-        published=published_results(spec, trials),
+        changes=changes(spec, configurations, contents),
+        factorial=factorial(spec, contents),
+        published=published_results(spec, contents),
+        rules=rule_results(spec.refuted_by, contents),
         headline=headline(chosen, configurations, trials),
     )
+    content = replace(content, answer=answer(content), families=families(content))
     path = directory / paths.ANALYSIS
     write(path, replace(content, facts=facts(content, spec.gates)))
     return read(path, Analysis)

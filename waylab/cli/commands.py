@@ -14,11 +14,11 @@ from waylab.cli.noise import measure_noise
 from waylab.cli.progress import Progress
 from waylab.errors import LabError
 from waylab.plan import Plan, make_plan
-from waylab.predict import predict
+from waylab.predict import check_models, predict
 from waylab.report import show_run, write_report
 from waylab.run import Step, create_run, resume_run, unfinished_runs
 from waylab.runfolder.stopping import BlockDecision
-from waylab.spec import Spec, read_spec
+from waylab.spec import FULL, Spec, read_spec
 from waylab.testbed import Machine, check_requirements
 
 EXIT_NOTHING_USABLE = 1
@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
         campaign = resume_run(arguments.resume)
     else:
         # Errors of the specification come before all others.
-        read_spec(arguments.spec)
+        _read(arguments.spec)
         for old in unfinished_runs(arguments.results, arguments.spec):
             console.print(f"[dim]an unfinished run of this specification: waylab run --resume {old}[/dim]")
         campaign = create_run(arguments.spec, arguments.results, arguments.scale)
@@ -66,9 +66,19 @@ def run(arguments: argparse.Namespace) -> int:
     return _conclude(campaign.directory, console)
 
 
+def _read(path: Path, scale: str = FULL) -> Spec:
+    """Read a specification; the names of models in its rules are known only here."""
+    spec = read_spec(path, scale)
+    try:
+        check_models(rule.model for rule in spec.refuted_by)
+    except LabError as error:
+        raise LabError(f"{path}: {error}") from None
+    return spec
+
+
 def plan(arguments: argparse.Namespace) -> int:
     """Show the plan."""
-    spec = read_spec(arguments.spec, arguments.scale)
+    spec = _read(arguments.spec, arguments.scale)
     planned = make_plan(spec)
     console = Console(highlight=False)
     console.print(f"[bold]{escape(spec.name)}[/bold]  {escape(spec.question)}")

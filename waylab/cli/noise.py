@@ -18,7 +18,7 @@ _SPEC = """
 name = "noise"
 question = "What is the smallest ratio that this machine can detect?"
 hypothesis = "The same thing under two names does not differ."
-refuted_by = "An interval of the ratio that excludes 1."
+refuted_by = [{{ metric = "failed_trials", above = 0 }}]
 [system.backends]
 count = 1
 server = "embedded"

@@ -11,6 +11,7 @@ from waylab.analysis import read_analysis
 from waylab.fit import NotApplicableError
 from waylab.models import UnstableError
 from waylab.predict.forecasts import MODELS, ForecastModel
+from waylab.predict.rules import model_rules
 from waylab.runfolder import paths
 from waylab.runfolder.analysis import Configuration
 from waylab.runfolder.files import read, read_run, write
@@ -43,6 +44,7 @@ def predict(directory: Path) -> Predictions:
             entries=entries,
             summary=summary,
             facts=[_fact(part) for part in summary],
+            rules=model_rules(read_run(directory).spec.refuted_by, entries),
         ),
     )
     return read(path, Predictions)

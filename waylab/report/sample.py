@@ -92,7 +92,7 @@ def _section(content: Content, figures: Mapping[str, str]) -> list[str]:
         "",
         f"**Hypothesis.** {_plain(spec.hypothesis)}",
         "",
-        f"**Would be refuted by.** {_plain(spec.refuted_by)}",
+        f"**Would be refuted by.** {_plain(spec.refutation)}",
         "",
         f"**Gates.** {analysis.trials_used} of {analysis.trials_total} trials {_plain(spec.gates.passed)}.",
         "",

@@ -5,6 +5,7 @@ from msgspec import Struct, field
 from waylab.runfolder.effects import Factorial
 from waylab.runfolder.headline import Headline
 from waylab.runfolder.numbers import Interval, NullArm, Percentiles, PositiveControl, Ratio, WorstLaw
+from waylab.runfolder.rules import RuleResult
 from waylab.runfolder.run import AnnouncedComparison, LoadSettings, Settings, SystemDescription, described
 from waylab.runfolder.stopping import Stopping
 from waylab.runfolder.trial import TestbedFacts
@@ -128,7 +129,6 @@ class Comparison(AnnouncedComparison, frozen=True, kw_only=True):
     baseline_value: Interval  # the metric at the baseline
     candidate_value: Interval  # the metric at the candidate
     pairs: int  # number of pairs of trials
-    pairs_left_out: int  # pairs whose levels are not in every block
     overall: Ratio  # over all levels of the other factors
     strata: list[Stratum]  # at each combination of the other factors' levels
     null: NullArm | None = None  # the check of a null arm
@@ -175,7 +175,8 @@ class Change(Struct, frozen=True, kw_only=True):
     ratio: float  # geometric mean of the blocks' ratios
     low: float | None  # lower end of the 95 % interval
     high: float | None  # upper end of the 95 % interval
-    excludes_1: bool | None  # whether the interval excludes 1
+    p_family: float | None = None  # p-value of ratio 1, adjusted for the whole table (Holm)
+    excludes_1: bool | None  # whether it differs from 1, at 5 % for the whole table
 
 
 class Changes(Struct, frozen=True, kw_only=True):
@@ -184,7 +185,15 @@ class Changes(Struct, frozen=True, kw_only=True):
     base: str | None  # name of the base case
     metrics: dict[str, str]  # titles of the metrics by name
     entries: list[Change]  # by configuration and metric
+    family: int = 0  # number of ratios with an interval, for which p_family is adjusted
     text: str  # why there are no entries
+
+
+class Family(Struct, frozen=True, kw_only=True):
+    """Tests that are judged together: the chance of one false alarm among all of them is at most 5 % (Holm)."""
+
+    name: str  # what the tests are about
+    size: int  # number of tests
 
 
 class FindingResult(Struct, frozen=True, kw_only=True):
@@ -201,6 +210,7 @@ class FindingResult(Struct, frozen=True, kw_only=True):
     high: float | None = None  # upper end of the 95 % interval; largest over blocks for a plateau
     blocks: int = 0  # number of blocks
     said: str = ""  # what else was found, in words
+    p: float | None = None  # p-value of the decision, adjusted for all findings of the study (Holm)
     rule: str  # the rule that decides
     reproduced: str  # yes, no, undecided or not run
 
@@ -211,6 +221,7 @@ class PublishedResults(Struct, frozen=True, kw_only=True):
     source: str  # name of the study
     findings: list[FindingResult]  # in the order of the specification
     counts: dict[str, int]  # number of findings by result
+    family: int = 0  # number of findings with an interval, for which their decisions are adjusted (Holm)
 
 
 class TestbedSummary(TestbedFacts, frozen=True, kw_only=True):
@@ -241,4 +252,7 @@ class Analysis(Struct, frozen=True, kw_only=True):
     factorial: Factorial  # effects of the factors
     published: PublishedResults | None  # findings of a published study beside ours
     headline: Headline = field(default_factory=Headline)  # the answer in two sentences, and what limits
+    rules: list[RuleResult] = field(default_factory=list)  # evaluated; rules about models: predictions.json
+    answer: list[str] = field(default_factory=list)  # the announced comparisons in words that name the levels
+    families: list[Family] = field(default_factory=list)  # tests that are judged together
     facts: list[str] = field(default_factory=list)  # what was measured, in sentences

@@ -3,33 +3,25 @@
 from msgspec import Struct, field
 
 
-class ModelScale(Struct, frozen=True, kw_only=True):
-    """The scale on which the model of the effects is additive."""
-
-    scale: str  # additive or multiplicative
-    reason: str  # why this scale was chosen
-    range_ratio: float | None  # largest response over the smallest
-    spread_slope: float | None  # slope of the log deviation against the log mean of the configurations
-
-
 class Effect(Struct, frozen=True, kw_only=True):
-    """The effect of a level, of a factor or of an interaction."""
+    """The effect of a level, of a factor or of an interaction: a contrast of the same model as every comparison."""
 
-    name: str  # names of the factors, or factor and level
-    value: float  # effect on the scale of the model
+    name: str  # names of the factors, or factor, level and first level
+    ratio: float  # the metric at the level over that at the factor's first level; of an interaction a ratio of ratios
     low: float | None  # lower end of the 95 % interval
     high: float | None  # upper end of the 95 % interval
-    significant: bool | None  # whether the interval excludes 0
-    relative: float | None  # effect as a share of the mean
-    relative_low: float | None  # lower end of that share
-    relative_high: float | None  # upper end of that share
+    p_family: float | None  # p-value of ratio 1, adjusted for all effects on this metric (Holm)
+    significant: bool | None  # whether p_family is below 5 %
+    relative: float | None  # ratio minus 1
+    relative_low: float | None  # lower end of the interval, minus 1
+    relative_high: float | None  # upper end of the interval, minus 1
     aliases: list[str] = field(default_factory=list)  # effects confounded with this one
 
 
 class Share(Struct, frozen=True, kw_only=True):
     """The share of the variation that a source explains."""
 
-    name: str  # names of the factors, blocks or error
+    name: str  # names of the factors, blocks, further interactions or error
     share: float  # share of the total variation
     significant: bool | None  # whether the source is significant at 5 %
     f: float | None = None  # statistic of the F test
@@ -63,13 +55,11 @@ class FactorialMetric(Struct, frozen=True, kw_only=True):
 
     metric: str  # name of the metric
     title: str  # title of the metric
-    scale: ModelScale  # scale of the model
-    mean: float  # mean on the scale of the model
     effects: list[Effect]  # effects in the order of the factors
-    shares: list[Share]  # shares of the variation
-    error_deviation: float | None  # standard deviation of the errors
+    shares: list[Share]  # shares of the variation of the logarithm; they sum to 1
+    error_deviation: float | None  # standard deviation of the errors of the logarithm
     degrees: int  # degrees of freedom of the errors
-    checks: list[ResidualCheck]  # checks of the residuals
+    checks: list[ResidualCheck]  # checks of the residuals; all checks of a metric together are wrong in 5 %
     residuals: list[Residual]  # residuals in the order of the trials
     text: str  # why there are no checks
 

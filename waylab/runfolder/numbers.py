@@ -11,7 +11,7 @@ class Interval(Struct, frozen=True, kw_only=True):
 
     count: int  # number of trials
     mean: float | None  # mean over the trials; null without a trial
-    low: float | None  # lower end of the interval; null with fewer than two trials
+    low: float | None  # lower end of the interval; null with fewer than three trials
     high: float | None  # upper end of the interval
 
     def known_mean(self) -> float:
@@ -21,14 +21,22 @@ class Interval(Struct, frozen=True, kw_only=True):
 
 
 class Ratio(Struct, frozen=True, kw_only=True):
-    """The ratio candidate / baseline, paired within blocks on the log scale."""
+    """The ratio candidate / baseline: a contrast of the model logarithm = configuration + block + error."""
 
-    blocks: int  # number of blocks with a pair
-    ratio: float | None  # geometric mean of the blocks' ratios; null without a block
-    low: float | None  # lower end of the interval; null with fewer than two blocks
-    high: float | None  # upper end of the interval
+    blocks: int  # number of blocks with both sides
+    ratio: float | None  # estimated ratio; null without a pair
+    low: float | None  # lower end of the 95 % interval; null with fewer than two degrees of freedom
+    high: float | None  # upper end of the 95 % interval
     excludes_1: bool | None  # whether the interval excludes 1; null without an interval
     equivalent: bool | None  # result of the equivalence test; null without a margin or an interval
+    no_worse: bool | None = None  # result of the one-sided test against the margin; null without a margin
+    degrees: int = 0  # degrees of freedom of the error
+    error: float | None = None  # standard error of the ratio's logarithm
+    p: float | None = None  # p-value of the two-sided test of ratio 1
+    p_family: float | None = None  # the same, adjusted for the family of comparisons (Holm)
+    family_low: float | None = None  # lower end of the interval that holds for the whole family at once
+    family_high: float | None = None  # upper end of that interval
+    reason: str = ""  # why there is no interval, or how many blocks would decide
 
 
 class NullArm(Ratio, frozen=True, kw_only=True):

@@ -2,6 +2,8 @@
 
 from msgspec import Struct, field
 
+from waylab.runfolder.rules import RuleResult
+
 # Parameters of a model by name, with the unit at the end of the name.
 Parameters = dict[str, int | float | list[float]]
 
@@ -65,3 +67,4 @@ class Predictions(Struct, frozen=True, kw_only=True):
     entries: list[Prediction]  # by model and configuration
     summary: list[ModelSummary]  # by model
     facts: list[str]  # the errors in sentences
+    rules: list[RuleResult] = field(default_factory=list)  # rules of refuted_by about models, evaluated

@@ -6,6 +6,8 @@ from typing import Any
 from msgspec import Struct, convert
 from msgspec.structs import replace
 
+from waylab.runfolder.rules import RefutationRule
+
 # Settings by name as the specification has them, nested; a system of the user's own has settings of its own.
 Settings = dict[str, Any]
 # One setting: a number, a word or a list of them.
@@ -142,7 +144,7 @@ class ExperimentSpec(Struct, frozen=True, kw_only=True):
     name: str  # name of the experiment
     question: str  # what is asked
     hypothesis: str  # what the author expects
-    refuted_by: str  # what would refute the hypothesis
+    refuted_by: list[RefutationRule]  # rules that refute the hypothesis
     system: Settings  # settings of the system under test
     load: Settings  # settings of the load
     testbed: Settings  # kind of testbed and its hosts
@@ -160,6 +162,11 @@ class ExperimentSpec(Struct, frozen=True, kw_only=True):
     def description(self) -> SystemDescription:
         """The system in words that do not depend on which system it is."""
         return described(self.system)
+
+    @property
+    def refutation(self) -> str:
+        """The rules that refute the hypothesis, in one line."""
+        return "; ".join(rule.text for rule in self.refuted_by)
 
 
 class LoadSettings(Struct, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ from waylab.spec.hosts import HostSettings, check_assignment, with_profile
 from waylab.spec.naming import checked, label_of, resolved, short
 from waylab.spec.published import read_published
 from waylab.spec.quantities import mean_of_variate_s
+from waylab.spec.rules import blocks_for_contrasts, check_rules, read_rules
 from waylab.spec.scales import FULL, at_scale, read_scales
 from waylab.spec.schema import Pattern, PredictionSplit, Spec, StoppingSettings, TrialSettings
 from waylab.spec.settings import Load
@@ -54,6 +55,7 @@ def spec_as_dict(spec: Spec) -> Table:
         content["design"][name] = _patterns_as_tables(getattr(spec.design, name))
     for name in ("calibrate", "held_out"):
         content["predict"][name] = _patterns_as_tables(getattr(spec.predict, name))
+    content["refuted_by"] = [dataclasses.asdict(rule) | {"kind": rule.kind} for rule in spec.refuted_by]
     for compare in content["compare"]:
         compare["added_ns"] = (
             round(1e9 * mean_of_variate_s(f"fixed:{compare['added']}")) if compare["added"] else None
@@ -77,6 +79,7 @@ def _spec(content: Table, path: Path) -> Spec:
     factors, compare = read_compares(content.pop("compare", []), factors)
     scales = read_scales(content.pop("scale", {}), factors)
     published = read_published(content.pop("published", None), factors)
+    refuted_by = content.pop("refuted_by", [])
     hosts = _hosts(content)
     spec = section(Spec, content, "")
     patterns = {name: read_patterns(part, factors, f"design.{name}") for name, part in design.items()}
@@ -86,6 +89,7 @@ def _spec(content: Table, path: Path) -> Spec:
         factors=factors,
         compare=compare,
         published=published,
+        refuted_by=read_rules(refuted_by, factors),
         scales=scales,
         design=dataclasses.replace(spec.design, exclude=patterns["exclude"], trials=patterns["trials"]),
         predict=PredictionSplit(**learning),
@@ -95,7 +99,7 @@ def _spec(content: Table, path: Path) -> Spec:
         spec = dataclasses.replace(spec, name=path.stem)
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", spec.name):
         raise ValueError(f"name: {spec.name!r} should be letters, digits, dots and dashes: it names a folder")
-    for name in ("question", "hypothesis", "refuted_by"):
+    for name in ("question", "hypothesis"):
         if not getattr(spec, name):
             raise ValueError(f"{name}: is missing; an experiment states it before there is data")
     spec = dataclasses.replace(spec, design=check_design(spec.factors, spec.design))
@@ -189,6 +193,7 @@ def _check_whole(spec: Spec) -> None:
     _check_stopping(spec)
     combinations = configurations(spec.factors, spec.design, spec.settings)
     check_compares(spec, [labels for labels, _ in combinations])
+    _check_rules(spec, [labels for labels, _ in combinations])
     _check_prediction(spec.predict, [labels for labels, _ in combinations])
     for _, settings in combinations:
         system, load, generators = settings.system, settings.load, settings.assignment.generators
@@ -197,6 +202,22 @@ def _check_whole(spec: Spec) -> None:
         check_assignment(spec.testbed, settings.assignment, system.programs(generators))
         _check_loop(load)
         _check_generators(load, generators)
+
+
+def _check_rules(spec: Spec, combinations: list[Labels]) -> None:
+    description = spec.system.under_test.describe(spec.system, spec.assignment.generators)
+    check_rules(spec.refuted_by, spec.factors, combinations, {"all", *description.operations})
+    contrasts = spec.compare or [rule for rule in spec.refuted_by if rule.kind in ("ratio", "effect")]
+    count, blocks = (
+        len(combinations),
+        spec.stopping.blocks_min if spec.stopping.precision else spec.design.blocks,
+    )
+    need = blocks_for_contrasts(count)
+    if contrasts and blocks < need:
+        raise ValueError(
+            f"design.blocks = {blocks}: {blocks} blocks of {count} configurations cannot decide a comparison; "
+            f"it takes at least {need}"
+        )
 
 
 def _check_stopping(spec: Spec) -> None:

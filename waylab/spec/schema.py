@@ -10,6 +10,7 @@ from waylab.spec.checks import setting
 from waylab.spec.factors import Factor
 from waylab.spec.findings import Published
 from waylab.spec.hosts import Assignment, TestbedSettings
+from waylab.spec.refutation import Rule
 from waylab.spec.settings import Load
 from waylab.spec.systems import System
 
@@ -137,7 +138,7 @@ class Spec:
     name: str = setting(checks.text, "")
     question: str = setting(checks.text, "")
     hypothesis: str = setting(checks.text, "")
-    refuted_by: str = setting(checks.text, "")
+    refuted_by: tuple[Rule, ...] = ()
     system: System = field(default_factory=System)
     load: Load = field(default_factory=Load)
     testbed: TestbedSettings = field(default_factory=TestbedSettings)

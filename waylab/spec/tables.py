@@ -22,6 +22,7 @@ _NAMED = (
     "held_out",
     "scales",
     "published",
+    "refuted_by",
     "of",
     "to",
 )

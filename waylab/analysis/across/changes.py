@@ -1,62 +1,70 @@
-"""Every configuration against the base case, in pairs within blocks on the log scale."""
+"""Every configuration against the base case, by the model of `contrasts`."""
 
-import math
-
-from waylab.analysis.across.intervals import ratio
-from waylab.analysis.across.metrics import METRICS, shared_metrics, value_of
-from waylab.analysis.trial.numbers import TrialResult
+from waylab.analysis.across.contrasts import MetricModel, as_family, family_size, metric_model, significant
+from waylab.analysis.across.metrics import METRICS, shared_metrics
 from waylab.runfolder.analysis import Change, Changes, Configuration
+from waylab.runfolder.numbers import Ratio
 from waylab.runfolder.run import ExperimentSpec
-from waylab.runfolder.trial_numbers import TrialNumbers
-
-# The numbers of a configuration's used trials, by block.
-Blocks = dict[int, TrialNumbers]
+from waylab.runfolder.trial_numbers import AnalysedTrial
 
 
-def changes(spec: ExperimentSpec, configurations: list[Configuration], trials: list[TrialResult]) -> Changes:
-    """Compare all configurations with the one that has the first level of every factor."""
+def changes(
+    spec: ExperimentSpec, configurations: list[Configuration], trials: list[AnalysedTrial]
+) -> Changes:
+    """Compare all configurations with the one that has the first level of every factor; the table is one family."""
     first = {factor.name: factor.levels[0].label for factor in spec.factors}
     base = next((c for c in configurations if c.levels == first and len(configurations) > 1), None)
     if base is None:
         return Changes(base=None, metrics={}, entries=[], text="there is a single configuration")
     used = [trial for trial in trials if trial.used]
-    names = shared_metrics([trial.numbers for trial in used])
-    by_block: dict[str, Blocks] = {}
-    for trial in used:
-        by_block.setdefault(trial.content.configuration, {})[trial.content.block] = trial.numbers
-    found = by_block.get(base.name, {})
-    if not found:
+    if not any(trial.configuration == base.name for trial in used):
         text = f"no trial of the base case {base.name} was used"
         return Changes(base=base.name, metrics={}, entries=[], text=text)
+    names = shared_metrics([trial.measured() for trial in used])
+    models = {metric: metric_model(used, metric) for metric in names}
+    places = [(other, metric) for other in configurations for metric in names if other.name != base.name]
+    ratios = as_family([_ratio(models[metric], base, other) for other, metric in places])
+    found = {(other.name, metric): ratio for (other, metric), ratio in zip(places, ratios, strict=True)}
     entries = [
-        change
+        entry
         for other in configurations
         for metric in names
-        if (change := _change(found, by_block.get(other.name, {}), other, metric)) is not None
+        if (entry := _change(other, metric, found.get((other.name, metric)), models[metric])) is not None
     ]
-    return Changes(base=base.name, metrics={name: METRICS[name] for name in names}, entries=entries, text="")
+    return Changes(
+        base=base.name,
+        metrics={name: METRICS[name] for name in names},
+        entries=entries,
+        family=family_size(ratios),
+        text="",
+    )
 
 
-def _change(base: Blocks, other: Blocks, configuration: Configuration, metric: str) -> Change | None:
-    head = {"name": configuration.name, "series": configuration.series, "metric": metric}
-    if base is other:
-        return Change(
-            **head, x=configuration.x, blocks=len(base), ratio=1.0, low=None, high=None, excludes_1=None
-        )
-    ratios = []
-    for block in sorted(set(base) & set(other)):
-        before, after = value_of(base[block], metric), value_of(other[block], metric)
-        if before and after:
-            ratios.append(math.log(after / before))
-    found = ratio(ratios)
-    if found.ratio is None:
+def _ratio(model: MetricModel, base: Configuration, other: Configuration) -> Ratio:
+    return model.ratio_of_weights({other.name: 1.0, base.name: -1.0})
+
+
+def _change(other: Configuration, metric: str, ratio: Ratio | None, model: MetricModel) -> Change | None:
+    """Return one entry; without a ratio it is the base case itself."""
+    ratio = ratio or Ratio(
+        blocks=len(model.blocks_of.get(other.name, ())),
+        ratio=1.0,
+        low=None,
+        high=None,
+        excludes_1=None,
+        equivalent=None,
+    )
+    if ratio.ratio is None:
         return None
     return Change(
-        **head,
-        x=configuration.x,
-        blocks=found.blocks,
-        ratio=found.ratio,
-        low=found.low,
-        high=found.high,
-        excludes_1=found.excludes_1,
+        name=other.name,
+        x=other.x,
+        series=other.series,
+        metric=metric,
+        blocks=ratio.blocks,
+        ratio=ratio.ratio,
+        low=ratio.low,
+        high=ratio.high,
+        p_family=ratio.p_family,
+        excludes_1=None if ratio.low is None else significant(ratio),
     )

@@ -1,10 +1,13 @@
 """What the measurement says, in sentences made of numbers only: facts beside the hypothesis, no verdict."""
 
+from waylab.analysis.across.contrasts import family_size
 from waylab.analysis.across.curves import curve_facts
 from waylab.analysis.across.effects import factorial_facts
+from waylab.analysis.across.metrics import metric_words
 from waylab.analysis.across.published import published_facts
+from waylab.analysis.across.verdicts import verdict_sentence
 from waylab.analysis.trial.links import link_facts
-from waylab.runfolder.analysis import Analysis, Comparison, Configuration
+from waylab.runfolder.analysis import Analysis, Comparison, Configuration, Family
 from waylab.runfolder.numbers import Interval
 from waylab.runfolder.run import GateLimits
 
@@ -20,9 +23,10 @@ def facts(content: Analysis, limits: GateLimits) -> list[str]:
     sentences += _last_steps(content)
     sentences += curve_facts(content.curves)
     sentences += factorial_facts(content.factorial)
+    sentences += [rule.said for rule in content.rules]
     for comparison in content.comparisons:
         sentences += _judged(comparison)
-        sentences.append(_comparison(comparison))
+        sentences.append(f"{comparison.verdict_text}{_missing(comparison)}")
         sentences += _strata(comparison)
     return sentences + published_facts(content.published)
 
@@ -73,33 +77,53 @@ def _response_ns(configuration: Configuration) -> float:
 
 def _plus_minus(interval: Interval) -> str:
     if interval.low is None:
-        return " (one trial, no interval)"
+        return (
+            f" ({interval.count} trials, no interval)" if interval.count > 1 else " (one trial, no interval)"
+        )
     return f" (95 % interval {interval.low:.0f} to {interval.high:.0f}, {interval.count} trials)"
 
 
-def _comparison(comparison: Comparison) -> str:
+def answer(content: Analysis) -> list[str]:
+    """Return the announced comparisons in words that name the levels, each with its number and verdict."""
+    return [_compared(one) for one in content.comparisons if one.role == "effect"]
+
+
+def _compared(comparison: Comparison) -> str:
     overall = comparison.overall
-    head = f"{comparison.metric}, {comparison.factor} {comparison.candidate} against {comparison.baseline}"
-    if overall.ratio is None:
-        return f"{head}: no pair of trials passed the gates."
-    if overall.low is None:
-        return f"{head}: ratio {overall.ratio:.4f} from a single block, so there is no interval."
-    sentence = (
-        f"{head}: ratio {overall.ratio:.4f}, 95 % interval {overall.low:.4f} to {overall.high:.4f} "
-        f"({overall.blocks} blocks, {comparison.pairs} pairs{_left_out(comparison)}); "
-        f"the interval {'excludes' if overall.excludes_1 else 'includes'} 1."
+    head = (
+        f"{metric_words(comparison.metric)} with {comparison.factor} {comparison.candidate} against "
+        f"{comparison.factor} {comparison.baseline}"
     )
-    if overall.equivalent is not None:
-        verdict = "holds" if overall.equivalent else "is not shown"
-        sentence += (
-            f" Equivalence within {100 * comparison.margin:g} % {verdict} (two one-sided tests at 5 %)."
-        )
-    return sentence
+    head = head[0].upper() + head[1:]
+    return verdict_sentence(overall, comparison.metric, comparison.margin, head)
 
 
-def _left_out(comparison: Comparison) -> str:
-    count = comparison.pairs_left_out
-    return f", {count} more left out because their levels are not in every block" if count else ""
+def families(content: Analysis) -> list[Family]:
+    """Name the families of tests, each with its size and its correction."""
+    effects = [one.overall for one in content.comparisons if one.role == "effect"]
+    nulls = [one.overall for one in content.comparisons if one.role == "null"]
+    rules = sum(one.p is not None for one in content.rules)
+    checks = sum(check.p is not None for metric in content.factorial.metrics for check in metric.checks)
+    findings = content.published.family if content.published else 0
+    found = [
+        Family(name="announced comparisons", size=family_size(effects)),
+        Family(name="null arms", size=family_size(nulls)),
+        Family(name="refutation rules", size=rules),
+        Family(name="changes against the base case", size=content.changes.family),
+        *(
+            Family(
+                name=f"effects on {metric.title}", size=sum(e.p_family is not None for e in metric.effects)
+            )
+            for metric in content.factorial.metrics
+        ),
+        Family(name="findings of the study", size=findings),
+        Family(name="residual checks", size=checks),
+    ]
+    return [family for family in found if family.size]
+
+
+def _missing(comparison: Comparison) -> str:
+    return " No pair of trials passed the gates." if comparison.overall.ratio is None else ""
 
 
 def _judged(comparison: Comparison) -> list[str]:

@@ -4,14 +4,16 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from waylab.analysis.statistics import mean_interval, paired_ratio
+from waylab.analysis.statistics.blocks import DEGREES_MIN
 from waylab.analysis.statistics.repetitions import (
-    CONFIDENCE,
+    MeanInterval,
     geometric_interval,
+    mean_interval,
     positive_mean_interval,
 )
-from waylab.runfolder.numbers import Interval, Ratio
+from waylab.runfolder.numbers import Interval
 
 S = TypeVar("S", bound=Struct)
 
@@ -22,20 +24,21 @@ def struct_of(found: object, kind: type[S]) -> S:
 
 
 def interval(values: Sequence[float]) -> Interval:
-    """Mean of independent values with its 95 % interval."""
-    return struct_of(mean_interval(values), Interval)
+    """Mean of independent values with its 95 % interval; two values have none."""
+    return _refused(mean_interval(values))
 
 
 def positive(values: Sequence[float]) -> Interval:
     """Mean of rates, times or other values that cannot be negative, with a 95 % interval that is never below zero."""
-    return struct_of(positive_mean_interval(values), Interval)
+    return _refused(positive_mean_interval(values))
 
 
 def geometric(values: Sequence[float]) -> Interval:
     """Geometric mean of independent values above zero with its 95 % interval."""
-    return struct_of(geometric_interval(values), Interval)
+    return _refused(geometric_interval(values))
 
 
-def ratio(log_ratios: Sequence[float], margin: float = 0.0, confidence: float = CONFIDENCE) -> Ratio:
-    """Ratio of candidate to baseline from one log ratio for each block."""
-    return struct_of(paired_ratio(log_ratios, margin, confidence), Ratio)
+def _refused(found: MeanInterval) -> Interval:
+    """Leave out the interval of two values: with its t factor of 12.7 it decides nothing."""
+    content = struct_of(found, Interval)
+    return content if found.count > DEGREES_MIN else replace(content, low=None, high=None)

@@ -12,6 +12,7 @@ METRICS = {
     "response_set_mean_ns": "mean response of SET",
     "cpu_per_request_ns": "CPU time per request",
 }
+_COSTS = ("_per_request", "_per_message")
 _GET_AND_SET = {"response_get_mean_ns": "get", "response_set_mean_ns": "set"}
 
 
@@ -38,15 +39,28 @@ def metric_of(numbers: TrialNumbers, metric: str) -> float | None:
     Behind the name of an operation, as in `set.response_mean_ns`, it is the response time of that operation.
     """
     operation, _, rest = metric.partition(".")
+    if metric in (*_GET_AND_SET, "cpu_per_request_ns"):
+        return value_of(numbers, metric)
     if rest.startswith("response_"):
         return response_of(numbers, operation, rest)
     if metric == "throughput_per_s":
         return numbers.throughput_per_s
-    if operation == "cpu_per_request_ns":
-        return numbers.cpu.cpu_per_request_ns.get(rest)
-    if metric.endswith(("_per_request", "_per_message")):
+    groups = {
+        "cpu_per_request_ns": numbers.cpu.cpu_per_request_ns,
+        "link_utilisation": numbers.links.utilisation,
+    }
+    if operation in groups:
+        return groups[operation].get(rest)
+    if metric.endswith(_COSTS):
         return numbers.database.get(metric)
     return response_of(numbers, "all", metric)
+
+
+def more_is_better(metric: str) -> int:
+    """Return +1 if larger values of a metric are better, -1 if smaller ones are, 0 if neither is known."""
+    if metric == "throughput_per_s":
+        return 1
+    return -1 if "response_" in metric or "cpu_per_request" in metric or metric.endswith(_COSTS) else 0
 
 
 def response_of(numbers: TrialNumbers, operation: str, metric: str) -> float | None:
@@ -68,3 +82,44 @@ def _by_law(numbers: TrialNumbers, operation: TrialOperation) -> float | None:
         return None
     think_s = numbers.think_mean_s
     return ((response_s + think_s) / (1 + error) - think_s) / response_s
+
+
+_WORDS = {
+    "throughput_per_s": "throughput",
+    "response_mean_ns": "mean response time",
+    "response_p50_ns": "median response time",
+    "response_by_law_ratio": "response time by the interactive law over the measured one",
+    "cpu_per_request_ns.total": "CPU time per request",
+    "failed_trials": "trials that failed a gate",
+    "unsteady_trials": "trials without a steady state",
+}
+
+
+def metric_words(metric: str) -> str:
+    """Return a metric in words: `99th percentile of the response time of SET` for set.response_p99_ns."""
+    if metric in _WORDS:
+        return _WORDS[metric]
+    operation, _, rest = metric.partition(".")
+    if rest.startswith("response_"):
+        return f"{metric_words(rest)} of {operation.upper()}"
+    if operation == "cpu_per_request_ns":
+        return f"CPU time per request of {rest}"
+    if operation == "link_utilisation":
+        return f"utilisation of the link {rest}"
+    if metric.startswith("response_p"):
+        return f"{metric.removeprefix('response_p').removesuffix('_ns')}th percentile of the response time"
+    return metric.replace("_", " ")
+
+
+def value_words(metric: str, value: float) -> str:
+    """Return a value of a metric with its unit: `2,931 requests/s`, `1.23 ms`."""
+    if metric == "throughput_per_s":
+        return f"{value:,.0f} requests/s"
+    if "_ns" in metric:
+        unit, factor = next(
+            (unit, factor)
+            for unit, factor in (("s", 1e-9), ("ms", 1e-6), ("µs", 1e-3))
+            if value * factor >= 1 or factor == 1e-3
+        )
+        return f"{value * factor:.3g} {unit}"
+    return f"{value:.3g}"

@@ -5,14 +5,12 @@ from dataclasses import dataclass
 
 from waylab.runfolder.analysis import Comparison
 
-_BLOCKS_MIN = 2
-
 
 @dataclass(frozen=True)
 class NoiseFloor:
     """The half-width of the 95 % interval of the ratio of two identical arms, as a share.
 
-    Smaller differences cannot be shown in so many blocks. `floor` and `flagged` are None with fewer than two blocks;
+    Smaller differences cannot be shown in so many blocks. `floor` and `flagged` are None with too few blocks;
     `flagged` is whether the interval excludes 1.
     """
 
@@ -27,8 +25,7 @@ def noise_floor(comparison: Comparison) -> NoiseFloor:
     """Judge one comparison of a thing with itself, as `analysis.json` has it."""
     overall = comparison.overall
     if overall.low is None or overall.high is None:
-        text = f"{overall.blocks} blocks passed the gates, and it takes {_BLOCKS_MIN}"
-        return NoiseFloor(comparison.metric, overall.blocks, None, None, text)
+        return NoiseFloor(comparison.metric, overall.blocks, None, None, overall.reason)
     floor = math.sqrt(overall.high / overall.low) - 1
     text = (
         f"two identical arms: ratio {overall.ratio:.4f}, 95 % interval {overall.low:.4f} to "

@@ -5,14 +5,14 @@ Never absolute times: the machines differ. Rates only where a link sets them.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import median
 
-from waylab.analysis.across.intervals import interval, ratio
+from waylab.analysis.across.contrasts import meant, metric_model
+from waylab.analysis.across.intervals import interval
 from waylab.analysis.across.metrics import metric_of
-from waylab.analysis.statistics.factorial import choose_scale, two_level_effects
-from waylab.analysis.trial.numbers import TrialResult
-from waylab.errors import LabError
+from waylab.analysis.across.two_levels import largest_effect
+from waylab.analysis.statistics.blocks import Contrast, contrast_of_mean, holm
 from waylab.runfolder.analysis import FindingResult, PublishedResults
 from waylab.runfolder.run import ExperimentSpec, PublishedFinding
 from waylab.runfolder.trial_numbers import AnalysedTrial
@@ -22,6 +22,9 @@ YES, NO, UNDECIDED, NOT_RUN = "yes", "no", "undecided", "not run"
 PLATEAU_SHARE = 0.9
 # From here on a link is what limits; the rest is lost where its queue runs empty for a moment.
 FULL_SHARE = 0.9
+
+# Of the decisions on all findings of a study together.
+LEVEL = 0.05
 
 Trials = list[AnalysedTrial]
 
@@ -37,16 +40,26 @@ class _Ours:
     rule: str
     reproduced: str
     said: str = ""
+    p: float | None = None
 
 
-def published_results(spec: ExperimentSpec, trials: list[TrialResult]) -> PublishedResults | None:
-    """Set every finding of `[published]` beside ours; None when the specification names none."""
+def published_results(spec: ExperimentSpec, trials: Trials) -> PublishedResults | None:
+    """Set every finding of `[published]` beside ours; None when the specification names none.
+
+    The findings of a study are one family: each decision holds at 5 % for all of them (Holm).
+    """
     if not spec.published.findings:
         return None
-    used = [trial.content for trial in trials if trial.used]
-    findings = [_finding(finding, used) for finding in spec.published.findings]
+    used = [trial for trial in trials if trial.used]
+    found = [_ours(finding, used) for finding in spec.published.findings]
+    adjusted = iter(holm([one.p for one in found if one.p is not None]))
+    findings = [
+        _finding(finding, ours, None if ours.p is None else next(adjusted))
+        for finding, ours in zip(spec.published.findings, found, strict=True)
+    ]
     counts = {word: sum(one.reproduced == word for one in findings) for word in (YES, NO, UNDECIDED, NOT_RUN)}
-    return PublishedResults(source=spec.published.source, findings=findings, counts=counts)
+    family = sum(one.p is not None for one in found)
+    return PublishedResults(source=spec.published.source, findings=findings, counts=counts, family=family)
 
 
 def published_facts(published: PublishedResults | None) -> list[str]:
@@ -62,7 +75,7 @@ def published_facts(published: PublishedResults | None) -> list[str]:
     return [sentence + (f"; {', '.join(rest)}." if rest else ".")]
 
 
-def _finding(finding: PublishedFinding, used: Trials) -> FindingResult:
+def _ours(finding: PublishedFinding, used: Trials) -> _Ours:
     judges: dict[str, Callable[[PublishedFinding, Trials], _Ours | None]] = {
         "ratio": _ratio,
         "value": _value,
@@ -71,9 +84,15 @@ def _finding(finding: PublishedFinding, used: Trials) -> FindingResult:
         "link": _link,
         "effect": _effect,
     }
-    found = judges[finding.kind](finding, used)
-    if found is None:
-        found = _Ours(None, None, None, 0, "no trial that was used is of this kind", NOT_RUN)
+    missing = _Ours(None, None, None, 0, "no trial that was used is of this kind", NOT_RUN)
+    return judges[finding.kind](finding, used) or missing
+
+
+def _finding(finding: PublishedFinding, ours: _Ours, p: float | None) -> FindingResult:
+    """Return the result; a decision that does not hold for the whole family is undecided."""
+    content = asdict(ours)
+    if ours.reproduced in (YES, NO) and p is not None and p >= LEVEL:
+        content["reproduced"] = UNDECIDED
     return FindingResult(
         text=finding.text,
         kind=finding.kind,
@@ -81,69 +100,81 @@ def _finding(finding: PublishedFinding, used: Trials) -> FindingResult:
         of=finding.of,
         to=finding.to,
         theirs=finding.theirs or finding.share or None,
-        **vars(found),
+        **content | {"p": p},
     )
 
 
 def _ratio(finding: PublishedFinding, used: Trials) -> _Ours | None:
-    """Paired within blocks, and within the levels that neither side names."""
-    named = {*finding.of, *finding.to}
-    sides = (("of", finding.of, finding.metric), ("to", finding.to, finding.to_metric or finding.metric))
-    found: dict[tuple[int, str], dict[str, list[float]]] = {}
-    for trial in used:
-        others = ", ".join(f"{k}={v}" for k, v in trial.levels.items() if k not in named)
-        for side, levels, metric in sides:
-            value = metric_of(trial.measured(), metric) if _meant(trial, levels) else None
-            if value:
-                pair = found.setdefault((trial.block, others), {})
-                pair.setdefault(side, []).append(math.log(value))
-    pairs = {key: _mean(pair["of"]) - _mean(pair["to"]) for key, pair in found.items() if len(pair) == 2}
-    if not pairs:
+    """Return the contrast of both sides; of two metrics, the ratios of the trials that have both."""
+    if finding.to_metric in ("", finding.metric):
+        model = metric_model(used, finding.metric)
+        contrast = model.contrast(weights := model.weights(finding.of, finding.to))
+        blocks = model.blocks(weights) if weights else 0
+    else:
+        logs = _log_ratios(finding, used)
+        contrast, blocks = (contrast_of_mean(logs), len(logs)) if logs else (None, 0)
+    if contrast is None:
         return None
-    result = ratio(_by_block(pairs))
-    assert result.ratio is not None
     said = ""
-    if finding.within and result.excludes_1 and finding.theirs != 1:
-        same = (result.ratio > 1) == (finding.theirs > 1)
+    bounds = contrast.interval()
+    if finding.within and bounds and not bounds[0] <= 0 <= bounds[1] and finding.theirs != 1:
+        same = (contrast.estimate > 0) == (finding.theirs > 1)
         said = f"ours lies on {'the same' if same else 'the other'} side of 1"
-    return _judged(finding, result.ratio, (result.low, result.high), result.blocks, said)
+    return _judged(finding, contrast, blocks, said)
+
+
+def _log_ratios(finding: PublishedFinding, used: Trials) -> list[float]:
+    """Return ln(metric / other metric) of each block: the mean over its trials, which have both metrics."""
+    blocks: dict[int, list[float]] = {}
+    for trial in used:
+        if meant(trial.levels, finding.of) and meant(trial.levels, finding.to):
+            one = metric_of(trial.measured(), finding.metric)
+            other = metric_of(trial.measured(), finding.to_metric)
+            if one and other:
+                blocks.setdefault(trial.block, []).append(math.log(one / other))
+    return [_mean(values) for values in blocks.values()]
 
 
 def _value(finding: PublishedFinding, used: Trials) -> _Ours | None:
-    values = [metric_of(one.measured(), finding.metric) for one in used if _meant(one, finding.of)]
-    found = interval([value for value in values if value is not None])
-    if found.mean is None:
-        return None
-    return _judged(finding, found.mean, (found.low, found.high), found.count)
+    values = [metric_of(one.measured(), finding.metric) for one in used if meant(one.levels, finding.of)]
+    logs = [math.log(value) for value in values if value]
+    return _judged(finding, contrast_of_mean(logs), len(logs)) if logs else None
 
 
-def _judged(
-    finding: PublishedFinding,
-    ours: float,
-    bounds: tuple[float | None, float | None],
-    blocks: int,
-    said: str = "",
-) -> _Ours:
+def _judged(finding: PublishedFinding, found: Contrast, blocks: int, said: str = "") -> _Ours:
     """Compare an interval with a number and its margin, or with the side of 1 that it lies on."""
-    theirs, within, (low, high) = finding.theirs, finding.within, bounds
+    theirs, within, bounds = finding.theirs, finding.within, found.interval()
     above = finding.expect == "above" if finding.expect else theirs > 1
-    inside = outside = False
+    result, p = UNDECIDED, None
     if within and theirs:
-        least, most = theirs / (1 + within), theirs * (1 + within)
+        least, most = math.log(theirs / (1 + within)), math.log(theirs * (1 + within))
         rule = f"the interval lies within {100 * within:g} % of theirs"
-        if low is not None and high is not None:
-            inside, outside = least <= low and high <= most, low > most or high < least
+        if bounds is not None:
+            inside = least <= bounds[0] and bounds[1] <= most
+            outside = bounds[0] > most or bounds[1] < least
+            tests = (found.p_above(least), found.p_below(most)), (found.p_above(most), found.p_below(least))
+            # Twice a one-sided p-value is below 5 % exactly if the 95 % interval lies on that side.
+            p_inside, p_outside = 2 * max(filter(None, tests[0]), default=0.0), 2 * _least(tests[1])
+            result = YES if inside else NO if outside else UNDECIDED
+            p = min(1.0, p_outside if outside else p_inside)
     else:
         rule = f"the interval lies {'above' if above else 'below'} 1"
-        if low is not None and high is not None:
-            inside, outside = (low > 1, high < 1) if above else (high < 1, low > 1)
-    return _Ours(ours, low, high, blocks, rule, YES if inside else NO if outside else UNDECIDED, said)
+        if bounds is not None:
+            low, high = bounds
+            inside, outside = (low > 0, high < 0) if above else (high < 0, low > 0)
+            result, p = YES if inside else NO if outside else UNDECIDED, found.p_zero()
+    low_, high_ = (None, None) if bounds is None else (math.exp(bounds[0]), math.exp(bounds[1]))
+    return _Ours(math.exp(found.estimate), low_, high_, blocks, rule, result, said, p)
+
+
+def _least(values: tuple[float | None, ...]) -> float:
+    return min((value for value in values if value is not None), default=1.0)
 
 
 def _plateau(finding: PublishedFinding, used: Trials) -> _Ours | None:
     blocks: dict[int, dict[float, list[float]]] = {}
     for trial in used:
-        value = metric_of(trial.measured(), finding.metric) if _meant(trial, finding.of) else None
+        value = metric_of(trial.measured(), finding.metric) if meant(trial.levels, finding.of) else None
         if value is not None:
             level = float(trial.levels[finding.factor])
             blocks.setdefault(trial.block, {}).setdefault(level, []).append(value)
@@ -172,7 +203,7 @@ def _stage(finding: PublishedFinding, used: Trials) -> _Ours | None:
     largest: dict[str, int] = {}
     for trial in used:
         operation = trial.measured().stages.get(finding.operation)
-        if operation is None or not _meant(trial, finding.of):
+        if operation is None or not meant(trial.levels, finding.of):
             continue
         means = {name: times.mean_ns for name, times in operation.stages.items() if name != "total"}
         order = sorted(means, key=lambda name: -means[name])
@@ -199,7 +230,7 @@ def _link(finding: PublishedFinding, used: Trials) -> _Ours | None:
     uses = [
         trial.measured().links.utilisation[finding.link]
         for trial in used
-        if _meant(trial, finding.of) and finding.link in trial.measured().links.utilisation
+        if meant(trial.levels, finding.of) and finding.link in trial.measured().links.utilisation
     ]
     if not uses:
         return None
@@ -212,57 +243,23 @@ def _link(finding: PublishedFinding, used: Trials) -> _Ours | None:
 
 
 def _effect(finding: PublishedFinding, used: Trials) -> _Ours | None:
-    """Judge which effect of a 2^k r design explains most of the variation (Jain 1991, chapter 18)."""
-    meant = [trial for trial in used if _meant(trial, finding.of)]
-    names = [name for name in (meant[0].levels if meant else {}) if name not in finding.of]
-    levels = {name: list(dict.fromkeys(trial.levels[name] for trial in meant)) for name in names}
-    if not meant or any(len(found) != 2 for found in levels.values()):
+    """Judge whether an effect of a 2^k r design is larger than every other (Jain 1991, chapter 18)."""
+    found = largest_effect(finding.metric, finding.factor, finding.of, used)
+    if found is None:
         return None
-    by_block: dict[int, Trials] = {}
-    for trial in meant:
-        by_block.setdefault(trial.block, []).append(trial)
-    complete = [one for block in by_block.values() if len(block) == 2 ** len(names) for one in block]
-    if not complete:
-        return None
-    signs = [[1 if one.levels[name] == levels[name][1] else -1 for name in names] for one in complete]
-    values = [metric_of(one.measured(), finding.metric) or 0.0 for one in complete]
-    cells: dict[str, list[float]] = {}
-    for one, value in zip(complete, values, strict=True):
-        cells.setdefault(one.configuration, []).append(value)
-    try:
-        scale = choose_scale(list(cells.values())).scale
-        design = two_level_effects(signs, values, names, [one.block for one in complete], scale)
-    except LabError:
-        return None
-    effects = sorted(design.effects[1:], key=lambda effect: -effect.share)
-    mine = design.effect(finding.factor)
-    result = UNDECIDED
-    if effects[0].significant:
-        result = YES if effects[0].name == mine.name else NO
-    rule = f"{mine.name} explains more of the variation than any other effect, and its interval excludes 0"
-    said = f"most is explained by {effects[0].name}"
-    return _Ours(mine.share, None, None, len(complete) // 2 ** len(names), rule, result, said)
+    result, p = UNDECIDED, None
+    if found.p_larger is not None and found.p_smaller is not None:
+        p = min(1.0, 2 * min(found.p_larger, found.p_smaller))
+        if p < LEVEL:
+            result = YES if found.p_larger < found.p_smaller else NO
+    rule = f"the effect of {finding.factor} is larger than every other, by a test of their difference at 5 %"
+    said = f"the largest other effect is that of {found.other_name}, a factor of {found.other:.3f}"
+    return _Ours(found.share, None, None, found.blocks, rule, result, said, p)
 
 
 def _by_count(right: int, total: int) -> str:
     """Return the result of a rule that must hold every time."""
     return YES if right == total else NO if not right else UNDECIDED
-
-
-def _meant(trial: AnalysedTrial, levels: dict[str, list[str]]) -> bool:
-    return all(trial.levels.get(factor) in labels for factor, labels in levels.items())
-
-
-def _by_block(pairs: dict[tuple[int, str], float]) -> list[float]:
-    """One number for each block, over the levels that every block has; else the blocks would not mean the same."""
-    blocks: dict[int, dict[str, float]] = {}
-    for (block, others), value in pairs.items():
-        blocks.setdefault(block, {})[others] = value
-    everywhere = set.intersection(*(set(block) for block in blocks.values()))
-    if everywhere:
-        return [_mean([block[others] for others in sorted(everywhere)]) for block in blocks.values()]
-    most = max((frozenset(block) for block in blocks.values()), key=len)
-    return [_mean(list(block.values())) for block in blocks.values() if frozenset(block) == most]
 
 
 def _mean(values: list[float]) -> float:

@@ -12,16 +12,17 @@ from msgspec import to_builtins
 from msgspec.structs import asdict
 
 from waylab import __version__
-from waylab.analysis.across.intervals import ratio
 from waylab.analysis.across.metrics import metric_of
 from waylab.analysis.across.verdicts import BETTER, EQUIVALENT, WORSE, verdict, verdict_sentence
 from waylab.analysis.run import read_analysis
+from waylab.analysis.statistics.pairs import paired_ratio
 from waylab.errors import LabError
 from waylab.runfolder import paths
 from waylab.runfolder.analysis import Analysis
 from waylab.runfolder.comparison import ComparedRun, ConfigurationRatio, MetricComparison, RunComparison
 from waylab.runfolder.environment import Environment
 from waylab.runfolder.files import read, read_run
+from waylab.runfolder.numbers import Ratio
 from waylab.runfolder.run import Run
 from waylab.runfolder.trial_numbers import TrialNumbers
 
@@ -154,17 +155,21 @@ def _metric(metric: str, pairs: _Pairs, margin: float, confidence: float) -> Met
     for block in everywhere:
         members = [found[block] for found in ratios.values() if block in found]
         means.append(math.fsum(members) / len(members))
-    overall = ratio(means, margin, confidence)
+    overall = _paired(means, margin)
     return MetricComparison(
         metric=metric,
         overall=overall,
         verdict=verdict(overall, metric),
         text=verdict_sentence(overall, metric, margin),
         configurations=[
-            ConfigurationRatio(name=name, **asdict(ratio(list(found.values()), margin, confidence)))
+            ConfigurationRatio(name=name, **asdict(_paired(list(found.values()), margin)))
             for name, found in ratios.items()
         ],
     )
+
+
+def _paired(logs: list[float], margin: float) -> Ratio:
+    return Ratio(**vars(paired_ratio(logs, margin)))
 
 
 def _compared(side: _Side) -> ComparedRun:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from waylab.analysis.statistics.blocks import fit_blocks
 from waylab.analysis.statistics.repetitions import CONFIDENCE
 from waylab.errors import LabError
 
@@ -109,6 +110,13 @@ def anova(
         np.asarray(fit.resid, dtype=float),
         np.asarray(fit.fittedvalues, dtype=float),
     )
+
+
+def error_share(cells: Sequence[str], blocks: Sequence[object], responses: Sequence[float]) -> float:
+    """Return the share of the variation of the logarithm that neither cells nor blocks explain."""
+    logs = np.log(np.asarray(responses, dtype=float))
+    total = float(((logs - logs.mean()) ** 2).sum())
+    return float((fit_blocks(cells, blocks, responses).residuals ** 2).sum()) / total if total else 0.0
 
 
 def _check(

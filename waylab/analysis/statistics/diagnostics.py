@@ -1,12 +1,13 @@
 """Do the residuals of a model look like independent noise of one spread? Tests, and the numbers that plots need."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
 
+from waylab.analysis.statistics.blocks import holm
 from waylab.errors import LabError
 
 Array = NDArray[np.float64]
@@ -19,13 +20,17 @@ _CELL_MIN = 3
 
 @dataclass(frozen=True)
 class DiagnosticCheck:
-    """One assumption: `p` of the test, None where it cannot be made; `kept` is False when p is below 5 %."""
+    """One assumption: `p` of the test, None where it cannot be made; `kept` is False when it fails for its family.
+
+    `p` is adjusted for the number of checks that are judged together.
+    """
 
     name: str
     statistic: float | None
     p: float | None
     kept: bool | None
     text: str
+    against: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +58,7 @@ def diagnose(
     - normality: Shapiro and Wilk 1965;
     - spread: the same in every cell (Brown and Forsythe 1974), and no growth of the absolute residual with the fitted
       value (Spearman).
+    The checks are not judged yet; `judged_together` does so for all checks of a report.
     A test that fails says that the model is wrong; one that does not, with few runs, says little.
 
     Raises:
@@ -88,11 +94,23 @@ def diagnose(
     return Diagnostics(checks, times, means, values, np.asarray(special.ndtri(ranks)), np.sort(values))
 
 
+def judged_together(checks: Sequence[DiagnosticCheck]) -> list[DiagnosticCheck]:
+    """Adjust the p-values of checks for their number (Holm), so that all together alarm falsely in at most 5 %."""
+    adjusted = iter(holm([check.p for check in checks if check.p is not None]))
+    found = []
+    for check in checks:
+        if check.p is None:
+            found.append(check)
+            continue
+        p = next(adjusted)
+        kept = bool(p >= LEVEL)
+        text = f"{check.text if kept else check.against} (p = {p:.3g})"
+        found.append(replace(check, p=p, kept=kept, text=text))
+    return found
+
+
 def _check(name: str, statistic: float, p: float, against: str, otherwise: str) -> DiagnosticCheck:
-    kept = bool(p >= LEVEL)
-    return DiagnosticCheck(
-        name, float(statistic), float(p), kept, f"{otherwise if kept else against} (p = {p:.3g})"
-    )
+    return DiagnosticCheck(name, float(statistic), float(p), None, otherwise, against)
 
 
 def _neighbours(values: Array) -> DiagnosticCheck:
@@ -158,6 +176,8 @@ def _growth(values: Array, means: Array) -> DiagnosticCheck:
             "growth", None, None, None, "there is a single fitted value, so the spread cannot grow with it"
         )
     found = stats.spearmanr(means, np.abs(values))
-    against = f"the residuals grow with the fitted value, Spearman's rho {found.statistic:+.2f}"
-    text = f"no growth of the residuals with the fitted value, Spearman's rho {found.statistic:+.2f}"
+    rho = f"Spearman's rho {found.statistic:+.2f}"
+    verb = "grow" if found.statistic > 0 else "shrink"
+    against = f"the residuals {verb} as the fitted value grows, {rho}"
+    text = f"the spread of the residuals does not depend on the fitted value, {rho}"
     return _check("growth", float(found.statistic), float(found.pvalue), against, text)

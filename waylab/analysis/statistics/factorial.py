@@ -10,17 +10,12 @@ from itertools import combinations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import special, stats
+from scipy import special
 
 from waylab.analysis.statistics.repetitions import CONFIDENCE
 from waylab.errors import LabError
 
 Array = NDArray[np.float64]
-
-# When the largest response is so many times the smallest one, effects are products rather than sums (Jain 18.8).
-RANGE_LIMIT = 10.0
-# The spread of cells grows as their mean to this power; from here on a logarithm makes it more even (Box and Cox).
-SPREAD_SLOPE = 0.5
 
 
 @dataclass(frozen=True)
@@ -66,57 +61,6 @@ class TwoLevelDesign:
             if effect.name == name:
                 return effect
         raise LabError(f"effect {name!r}: is none of {', '.join(effect.name for effect in self.effects)}")
-
-
-@dataclass(frozen=True)
-class EffectScale:
-    """Whether effects add up or multiply, and why."""
-
-    scale: str
-    range_ratio: float
-    spread_slope: float | None
-    reason: str
-
-
-def choose_scale(cells: Sequence[Sequence[float]]) -> EffectScale:
-    """Choose `additive` or `multiplicative` for the responses of each cell.
-
-    Multiplicative when the range exceeds ten to one, or when the spread within cells grows with their mean: the slope
-    of log deviation over log mean is 0.5 at least, and above 0 at 5 % (one-sided; the power of Box and Cox 1964 is
-    one less the slope). Never for responses that are not all above zero.
-
-    Raises:
-        LabError: for fewer than two cells or an empty one.
-    """
-    if len(cells) < 2 or any(not len(cell) for cell in cells):
-        raise LabError("scale of the model: needs two cells at least, none of them empty")
-    smallest, largest = min(map(min, cells)), max(map(max, cells))
-    if not smallest > 0:
-        return EffectScale("additive", math.inf, None, f"a response of {smallest:g} has no logarithm")
-    ratio = largest / smallest
-    deviations = [float(np.std(cell, ddof=1)) if len(cell) > 1 else 0.0 for cell in cells]
-    usable = [
-        (math.log(float(np.mean(cell))), math.log(deviation))
-        for cell, deviation in zip(cells, deviations, strict=True)
-        if deviation > 0
-    ]
-    slope, p = None, 1.0
-    if len(usable) >= 3 and len({mean for mean, _ in usable}) > 1:
-        line = stats.linregress(
-            [mean for mean, _ in usable], [deviation for _, deviation in usable], alternative="greater"
-        )
-        slope, p = float(line.slope), float(line.pvalue)
-    if ratio > RANGE_LIMIT:
-        return EffectScale(
-            "multiplicative", ratio, slope, f"the largest response is {ratio:.3g} times the smallest"
-        )
-    if slope is not None and slope >= SPREAD_SLOPE and p < 0.05:
-        reason = f"the spread grows with the mean to the power {slope:.2f} (p = {p:.3g})"
-        return EffectScale("multiplicative", ratio, slope, reason)
-    reason = (
-        f"the largest response is {ratio:.3g} times the smallest, and the spread does not grow with the mean"
-    )
-    return EffectScale("additive", ratio, slope, reason)
 
 
 def two_level_effects(

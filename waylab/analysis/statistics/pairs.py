@@ -3,18 +3,23 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from waylab.analysis.statistics.blocks import DEGREES_MIN, Contrast, blocks_that_decide, contrast_of_mean
 from waylab.analysis.statistics.repetitions import CONFIDENCE, mean_interval
 from waylab.errors import LabError
 
-# Two one-sided tests at this level, so that equivalence is claimed wrongly at most so often.
+# Each one-sided test is at this level, so that equivalence, or no loss, is claimed wrongly at most this often.
 EQUIVALENCE_LEVEL = 0.05
-BLOCKS_MIN = 2
+LEVEL = 0.05
 
 
 @dataclass(frozen=True)
 class PairedRatio:
-    """The ratio of candidate to baseline with its interval; `equivalent` is None without a margin."""
+    """The ratio of candidate to baseline with its interval and tests; None where they cannot be made.
+
+    `equivalent` and `no_worse` need a margin, `no_worse` also a direction. `reason` says why there is no interval.
+    """
 
     blocks: int
     ratio: float | None
@@ -22,19 +27,16 @@ class PairedRatio:
     high: float | None
     excludes_1: bool | None
     equivalent: bool | None
+    no_worse: bool | None
+    degrees: int
+    error: float | None
+    p: float | None
+    reason: str
 
 
 @dataclass(frozen=True)
-class Equivalence:
-    """Result of the equivalence test; `p` is the larger one of both tests."""
-
-    equivalent: bool
-    p: float
-
-
-@dataclass(frozen=True)
-class NullArmTest(PairedRatio):
-    """A ratio of a thing to itself; `flagged` is None with fewer than two blocks."""
+class NullArmTest:
+    """The judgement of a ratio of a thing to itself; `flagged` is None without an interval."""
 
     flagged: bool | None
     text: str
@@ -42,7 +44,7 @@ class NullArmTest(PairedRatio):
 
 @dataclass(frozen=True)
 class ControlTest:
-    """Paired differences after a known amount was added, in its unit; `found` is None with fewer than two blocks."""
+    """A change by a known amount, as a difference in its unit or a ratio; `found` is None without an interval."""
 
     blocks: int
     added: float
@@ -54,24 +56,55 @@ class ControlTest:
     text: str
 
 
-def paired_ratio(
-    log_ratios: Sequence[float], margin: float = 0.0, confidence: float = CONFIDENCE
+def ratio_of(
+    contrast: Contrast, blocks: int, margin: float = 0.0, treatments: int = 2, better: int = 0
 ) -> PairedRatio:
-    """Ratio of candidate to baseline from one log ratio for each block, of shape (blocks,), with its t interval.
+    """Turn a difference of logarithms into a ratio with its 95 % interval and tests.
 
-    Within a block both ran under the same conditions, so what a block adds cancels. With a margin also the
-    equivalence test of `equivalence`.
+    `better` is +1 if larger values are better, -1 if smaller ones are, 0 if neither is known. With a margin: whether
+    the ratio lies between 1 / (1 + margin) and 1 + margin, by two one-sided t tests (Schuirmann 1987), and whether
+    the candidate is no worse by more than the margin, by one of them (non-inferiority).
     """
-    interval = mean_interval(log_ratios, confidence)
-    bounds = interval.bounds()
+    bounds = contrast.interval()
+    equivalent = no_worse = None
+    if margin > 0 and bounds is not None:
+        equivalent = _shown(equivalence_p(contrast, margin))
+        limit = math.log1p(margin)
+        no_worse = (
+            _shown(contrast.p_above(-limit) if better > 0 else contrast.p_below(limit)) if better else None
+        )
+    low, high = bounds if bounds is not None else (None, None)
     return PairedRatio(
-        interval.count,
-        _exp(interval.mean),
-        _exp(interval.low),
-        _exp(interval.high),
+        blocks,
+        math.exp(contrast.estimate),
+        _exp(low),
+        _exp(high),
         None if bounds is None else not bool(bounds[0] <= 0 <= bounds[1]),
-        equivalence(log_ratios, margin).equivalent if bounds is not None and margin > 0 else None,
+        equivalent,
+        no_worse,
+        contrast.degrees,
+        contrast.error,
+        contrast.p_zero(),
+        "" if bounds else no_interval(blocks, treatments),
     )
+
+
+def no_interval(blocks: int, treatments: int) -> str:
+    """Say why there is no interval, and how many blocks decide."""
+    need = blocks_that_decide(treatments)
+    said = "1 block" if blocks == 1 else f"{blocks} blocks"
+    return f"{said} cannot decide; it takes {need}"
+
+
+def paired_ratio(log_ratios: Sequence[float], margin: float = 0.0, better: int = 0) -> PairedRatio:
+    """Ratio of candidate to baseline from one log ratio for each block, of shape (blocks,).
+
+    Within a block both ran under the same conditions, so what a block adds cancels. It is the model of `blocks` with
+    two treatments.
+    """
+    if not log_ratios:
+        return PairedRatio(0, None, None, None, None, None, None, 0, None, None, "there is no pair")
+    return ratio_of(contrast_of_mean(log_ratios), len(log_ratios), margin, 2, better)
 
 
 def log_ratios(baseline: Sequence[float], candidate: Sequence[float]) -> list[float]:
@@ -87,47 +120,40 @@ def log_ratios(baseline: Sequence[float], candidate: Sequence[float]) -> list[fl
     return [math.log(new / old) for old, new in zip(baseline, candidate, strict=True)]
 
 
-def equivalence(log_ratios: Sequence[float], margin: float) -> Equivalence:
-    """Test whether the ratio lies between 1 / (1 + margin) and 1 + margin: two one-sided t tests (Schuirmann 1987).
+def equivalence_p(contrast: Contrast, margin: float) -> float | None:
+    """Return the p-value of "the ratio lies outside 1 / (1 + margin) to 1 + margin": two one-sided t tests.
 
-    A difference that is not significant is never taken for equality.
+    Schuirmann 1987. A difference that is not significant is never taken for equality. None without an interval.
 
     Raises:
-        LabError: for fewer than two blocks or a margin that is not above zero.
+        LabError: for a margin that is not above zero.
     """
     if not margin > 0:
         raise LabError(f"equivalence: the margin must be above 0, not {margin}")
-    if len(log_ratios) < BLOCKS_MIN:
-        raise LabError(f"equivalence: needs {BLOCKS_MIN} blocks at least, not {len(log_ratios)}")
     limit = math.log1p(margin)
-    if max(log_ratios) == min(log_ratios):
-        p = 0.0 if abs(log_ratios[0]) < limit else 1.0
-    else:
-        # It takes a second to load, and only those who state a margin need it.
-        from statsmodels.stats.weightstats import DescrStatsW  # noqa: PLC0415
-
-        p = float(DescrStatsW(list(log_ratios)).ttost_mean(-limit, limit)[0])
-    return Equivalence(p < EQUIVALENCE_LEVEL, p)
+    above, below = contrast.p_above(-limit), contrast.p_below(limit)
+    return None if above is None or below is None else max(above, below)
 
 
-def null_arm(log_ratios: Sequence[float], margin: float = 0.0) -> NullArmTest:
-    """Judge a comparison of a thing with itself under two names.
+def null_arm(found: Any, margin: float = 0.0, p: float | None = None) -> NullArmTest:
+    """Judge a comparison of a thing with itself under two names, by its p-value or one adjusted for several arms.
 
-    `flagged` when the 95 % interval of the ratio excludes 1, which happens to an honest instrument once in twenty
-    times, or when the ratio itself lies beyond the margin. `text` is the result in words.
+    `flagged` when p is below 5 %, which happens to an honest instrument once in twenty times. `text` is the result in
+    words; it says so if the arm is too noisy to show that the two lie within the margin. `found` has the attributes
+    of a `PairedRatio`.
     """
-    found = paired_ratio(log_ratios)
-    if found.excludes_1 is None or found.ratio is None:
-        text = f"the null arm has {found.blocks} blocks, and it takes {BLOCKS_MIN} to judge it"
-        return NullArmTest(**vars(found), flagged=None, text=text)
-    beyond = margin > 0 and abs(math.log(found.ratio)) > math.log1p(margin)
+    p = found.p if p is None else p
+    if p is None or found.ratio is None:
+        return NullArmTest(None, f"the null arm is not judged: {found.reason}")
     said = f"ratio {found.ratio:.4f}, 95 % interval {found.low:.4f} to {found.high:.4f}"
-    if not found.excludes_1 and not beyond:
-        text = f"the same thing under two names does not differ: {said}"
-        return NullArmTest(**vars(found), flagged=False, text=text)
-    why = "which excludes 1" if found.excludes_1 else f"beyond the margin of {100 * margin:g} %"
-    text = f"the same thing under two names differs: {said}, {why}; do not trust this campaign's comparisons"
-    return NullArmTest(**vars(found), flagged=True, text=text)
+    if p < LEVEL:
+        return NullArmTest(
+            True, f"the same thing under two names differs: {said}; do not trust this campaign's comparisons"
+        )
+    text = f"the same thing under two names does not differ: {said}"
+    if found.equivalent is False:
+        text += f"; too noisy to show that it lies within {100 * margin:g} %"
+    return NullArmTest(False, text)
 
 
 def positive_control(
@@ -149,17 +175,31 @@ def positive_control(
         raise LabError("positive control: nothing was added, so there is nothing to find")
     differences = [new - old for old, new in zip(baseline, control, strict=True)]
     interval = mean_interval(differences, confidence)
-    bounds = interval.bounds()
-    numbers = (interval.count, added, interval.mean, interval.low, interval.high)
-    if bounds is None:
-        text = f"the positive control has {len(differences)} blocks, and it takes {BLOCKS_MIN} to judge it"
-        return ControlTest(*numbers, None, None, text)
-    low, high = bounds
-    found = bool(low > 0 if added > 0 else high < 0)
-    exact = bool(found and low <= added <= high)
-    said = f"{interval.mean:.4g}, interval {low:.4g} to {high:.4g}, of {added:.4g} added"
-    verdict = "was found" if found else "was NOT found: this campaign cannot see such a difference"
-    return ControlTest(*numbers, found, exact, f"the positive control {verdict}: {said}")
+    enough = interval.count > DEGREES_MIN
+    bounds = (interval.mean, interval.low if enough else None, interval.high if enough else None)
+    return judged_control(added, bounds, interval.count, 0.0)
+
+
+def judged_control(
+    expected: float, found: tuple[float | None, float | None, float | None], blocks: int, nothing: float
+) -> ControlTest:
+    """Judge a positive control by its mean, low and high; `nothing` is the value without a change: 0, for a ratio 1."""
+    mean, low, high = found
+    what = "the positive control"
+    if mean is None or low is None or high is None:
+        why = no_interval(blocks, 2)
+        return ControlTest(blocks, expected, mean, low, high, None, None, f"{what} is not judged: {why}")
+    detected = bool(low > nothing if expected > nothing else high < nothing)
+    verdict = "was found" if detected else "was NOT found: this campaign cannot see such a difference"
+    unit = "ratio " if nothing else ""
+    goal = f"{expected:.4g} {'expected' if nothing else 'added'}"
+    said = f"{unit}{mean:.4g}, interval {low:.4g} to {high:.4g}, of {goal}"
+    exact = detected and low <= expected <= high
+    return ControlTest(blocks, expected, mean, low, high, detected, exact, f"{what} {verdict}: {said}")
+
+
+def _shown(p: float | None) -> bool:
+    return p is not None and p < EQUIVALENCE_LEVEL
 
 
 def _exp(value: float | None) -> float | None:

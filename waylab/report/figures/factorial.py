@@ -35,7 +35,7 @@ def effects(content: Content) -> list[Figure]:
     titles = [metric.title for metric in found.metrics]
     if not titles:
         return []
-    return [_effects(found.metrics, titles, found.kind), _variation(found.metrics, titles)]
+    return [_effects(found.metrics, titles), _variation(found.metrics, titles)]
 
 
 def residuals(content: Content) -> list[Figure]:
@@ -53,7 +53,7 @@ def _axis() -> alt.Axis:
     )
 
 
-def _effects(metrics: list[FactorialMetric], titles: list[str], kind: str | None) -> Figure:
+def _effects(metrics: list[FactorialMetric], titles: list[str]) -> Figure:
     rows: list[Row] = [
         {
             "title": metric.title,
@@ -84,7 +84,7 @@ def _effects(metrics: list[FactorialMetric], titles: list[str], kind: str | None
             ],
         )
     )
-    title = "effect, as a share of the mean"
+    title = "ratio to the first level, minus 1"
     axis = alt.Axis(format="+.0~%")
     zero = (
         alt.Chart(values([{"ratio": 1}]))
@@ -94,12 +94,7 @@ def _effects(metrics: list[FactorialMetric], titles: list[str], kind: str | None
     bars = base.transform_filter("isValid(datum.relative_low)").mark_rule(strokeWidth=3)
     bars = bars.encode(x=alt.X("relative_low:Q", title=title, axis=axis), x2="relative_high:Q")
     points = base.mark_point(filled=True).encode(x=alt.X("relative:Q", title=title, axis=axis))
-    what = (
-        "Half of what the response changes from the first to the second level"
-        if kind == "2k"
-        else "What each level adds to the mean of all"
-    )
-    caption = f"{what}, with 95 % intervals; in a multiplicative model the ratio minus one."
+    caption = "The ratio to the first level, minus 1, with 95 % intervals; of interactions ratios of ratios."
     count = max(len(metric.effects) for metric in metrics)
     return Figure(
         "factorial-effects",

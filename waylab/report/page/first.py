@@ -58,7 +58,7 @@ def verdict_box(content: Content) -> str:
         for rule in decisions
     )
     if not decisions:
-        items = f"<li>No rule is evaluated. It would be refuted by: {escape(str(spec.refuted_by))}</li>"
+        items = f"<li>No rule is evaluated. It would be refuted by: {escape(spec.refutation)}</li>"
     items += "".join(
         f"<li><b>• {escape(one.verdict)}</b>: {escape(one.said)}</li>"
         for one in rules.comparisons(content)[:_ANSWERS_MAX]

@@ -80,7 +80,7 @@ def change_table(content: Content) -> str:
     ]
     words = (
         f"Against the base case {changes.base}: geometric means of the ratios within blocks, with 95 % intervals. "
-        "Bold where the interval excludes no change."
+        f"Bold where the ratio differs from 1 at 5 % for all {changes.family} ratios of the table (Holm)."
     )
     headings = ["configuration", *changes.metrics.values()]
     return f"<h3>Change against the base case</h3>{table(headings, rows, words)}"
@@ -102,13 +102,14 @@ def factorial_tables(content: Content) -> str:
     effects = list(dict.fromkeys(effect.name for metric in metrics for effect in metric.effects))
     known = [{effect.name: effect for effect in metric.effects} for metric in metrics]
     rows = [[escape(name), *(_effect(parts.get(name)) for parts in known)] for name in effects]
-    models = "; ".join(f"{m.title}: {m.scale.scale}, {m.scale.reason}" for m in metrics)
-    text += table(["effect", *titles], rows, "As a share of the mean, with 95 % intervals.")
+    words = "Ratio to the first level, minus 1, with 95 % intervals; bold if clear in its column (Holm)."
+    text += table(["effect", *titles], rows, words)
     aliases = {effect.name: effect.aliases for effect in metrics[0].effects if effect.aliases}
     if aliases:
         said = "; ".join(f"{name} with {', '.join(others)}" for name, others in aliases.items())
         text += f'<p class="note">The design is a fraction and cannot tell apart: {escape(said)}.</p>'
-    return text + f'<p class="soft small">Model: {escape(models)}.</p>'
+    words = "Model: logarithm = configuration + block + error, the same as of every comparison."
+    return text + f'<p class="soft small">{words}</p>'
 
 
 def _change(entry: Change | None) -> str:

@@ -1,0 +1,206 @@
+"""Evaluates the rules that refute the hypothesis: each is refuted, not refuted or undecided, with its number."""
+
+import math
+from dataclasses import dataclass
+
+from msgspec.structs import asdict
+
+from waylab.analysis.across.contrasts import NO_PAIR, MetricModel, meant, metric_model
+from waylab.analysis.across.metrics import metric_of, metric_words, value_words
+from waylab.analysis.across.two_levels import largest_effect
+from waylab.analysis.statistics.blocks import DEGREES_MIN, Contrast, contrast_of_mean, holm
+from waylab.runfolder.rules import NOT_REFUTED, REFUTED, UNDECIDED, RefutationRule, RuleResult
+from waylab.runfolder.trial_numbers import AnalysedTrial
+
+# Both sides of the 95 % interval: a rule is decided exactly if the interval lies on one side of its limit.
+LEVEL = 0.025
+
+Trials = list[AnalysedTrial]
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """What a rule is about: its number, its interval, and the p-values of both decisions; None without an interval."""
+
+    words: str
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    blocks: int = 0
+    p_refuted: float | None = None
+    p_kept: float | None = None
+    # Where the decision follows from the trials themselves and needs no test.
+    certain: str = ""
+    reason: str = ""
+
+
+def rule_results(rules: list[RefutationRule], trials: Trials) -> list[RuleResult]:
+    """Evaluate the rules about measurements; those about models need predictions.
+
+    The hypothesis is refuted if any rule is, so refutations are adjusted for the number of rules (Holm).
+    """
+    measured = [rule for rule in rules if rule.kind != "model"]
+    return judged(measured, [_quantity(rule, trials) for rule in measured])
+
+
+def judged(rules: list[RefutationRule], quantities: list[Quantity]) -> list[RuleResult]:
+    """Decide each rule by its quantity."""
+    adjusted = iter(holm([one.p_refuted for one in quantities if one.p_refuted is not None]))
+    return [
+        _judged(rule, one, None if one.p_refuted is None else next(adjusted))
+        for rule, one in zip(rules, quantities, strict=True)
+    ]
+
+
+def _judged(rule: RefutationRule, found: Quantity, p: float | None) -> RuleResult:
+    verdict = found.certain or UNDECIDED
+    if p is not None and p < LEVEL:
+        verdict = REFUTED
+    elif found.p_kept is not None and found.p_kept < LEVEL:
+        verdict = NOT_REFUTED
+    return RuleResult(
+        **asdict(rule),
+        value=found.value,
+        low=found.low,
+        high=found.high,
+        blocks=found.blocks,
+        p=p,
+        verdict=verdict,
+        said=_said(rule, found, verdict),
+    )
+
+
+def _said(rule: RefutationRule, found: Quantity, verdict: str) -> str:
+    """Say the verdict with the number, and the limit of the rule."""
+    limit = _limit_words(rule)
+    said = f"{verdict.capitalize()}: {found.words}"
+    return f"{said}; {found.reason}." if verdict == UNDECIDED and found.reason else f"{said}; {limit}."
+
+
+def _limit_words(rule: RefutationRule) -> str:
+    if rule.kind == "effect":
+        return "another factor with a larger effect refutes"
+    show = _shown(rule)
+    limits = [f"below {show(rule.below)}"] if rule.below is not None else []
+    limits += [f"above {show(rule.above)}"] if rule.above is not None else []
+    return f"{' or '.join(limits)} refutes"
+
+
+def _shown(rule: RefutationRule):  # type: ignore[no-untyped-def]
+    if rule.kind == "value":
+        return lambda value: value_words(rule.metric, value)
+    if rule.kind in ("trials", "model"):
+        return lambda value: f"{100 * value:.3g} %"
+    return lambda value: f"{value:.3g}"
+
+
+def _quantity(rule: RefutationRule, trials: Trials) -> Quantity:
+    if rule.kind == "trials":
+        return _trials(rule, trials)
+    if rule.kind == "effect":
+        return _effect(rule, trials)
+    if rule.kind == "value":
+        return _value(rule, trials)
+    return _ratio(rule, metric_model(trials, rule.metric))
+
+
+def _ratio(rule: RefutationRule, model: MetricModel) -> Quantity:
+    ratio = model.ratio(rule.of, rule.to)
+    contrast = model.contrast(model.weights(rule.of, rule.to))
+    head = f"{metric_words(rule.metric)} with {levels_words(rule.of)}"
+    to = levels_words(rule.to)
+    if ratio.ratio is None or contrast is None:
+        return Quantity(f"{head} against {to}", None, reason=NO_PAIR)
+    words = f"{head} is {ratio.ratio:.3f} times that with {to}"
+    return _tested(rule, contrast, ratio.blocks, words, ratio.reason)
+
+
+def _value(rule: RefutationRule, trials: Trials) -> Quantity:
+    blocks: dict[int, list[float]] = {}
+    for trial in trials:
+        value = metric_of(trial.numbers, rule.metric) if trial.used and trial.numbers else None
+        if value and value > 0 and meant(trial.levels, rule.of):
+            blocks.setdefault(trial.block, []).append(math.log(value))
+    logs = [math.fsum(values) / len(values) for values in blocks.values()]
+    head = metric_words(rule.metric) + (f" with {levels_words(rule.of)}" if rule.of else "")
+    if not logs:
+        return Quantity(head, None, reason="no trial that was used has it")
+    contrast = contrast_of_mean(logs)
+    words = f"{head} is {value_words(rule.metric, math.exp(contrast.estimate))}"
+    reason = f"it takes {DEGREES_MIN + 1} blocks to decide" if len(logs) <= DEGREES_MIN else ""
+    return _tested(rule, contrast, len(logs), words, reason)
+
+
+def _tested(rule: RefutationRule, contrast: Contrast, blocks: int, words: str, reason: str) -> Quantity:
+    """Test a difference of logarithms against the limits of a rule."""
+    value, bounds = math.exp(contrast.estimate), contrast.interval()
+    if bounds is None:
+        return Quantity(words, value, blocks=blocks, reason=reason)
+    refuted, kept = [], []
+    if rule.above is not None and rule.above > 0:
+        refuted.append(contrast.p_above(math.log(rule.above)))
+        kept.append(contrast.p_below(math.log(rule.above)))
+    if rule.below is not None and rule.below > 0:
+        refuted.append(contrast.p_below(math.log(rule.below)))
+        kept.append(contrast.p_above(math.log(rule.below)))
+    low, high = math.exp(bounds[0]), math.exp(bounds[1])
+    show = _shown(rule)
+    words = f"{words} (95 % interval {show(low)} to {show(high)}, {blocks} blocks)"
+    inside = "the interval contains the limit: " + _limit_words(rule)
+    p_refuted = min((p for p in refuted if p is not None), default=None)
+    p_kept = max((p for p in kept if p is not None), default=None)
+    return Quantity(words, value, low, high, blocks, p_refuted, p_kept, reason=inside)
+
+
+def _trials(rule: RefutationRule, trials: Trials) -> Quantity:
+    """Count trials: what happened in them is known without a test."""
+    run = [trial for trial in trials if trial.run]
+    if rule.metric == "failed_trials":
+        counted, hits = run, [trial for trial in run if not trial.used]
+    else:
+        counted = [trial for trial in run if _steady(trial) is not None]
+        hits = [trial for trial in counted if _steady(trial) is False]
+    words = f"{len(hits)} of {len(counted)} {metric_words(rule.metric)}"
+    if not counted:
+        return Quantity(words, None, reason="no trial is long enough to tell")
+    share = len(hits) / len(counted)
+    beyond = (rule.above is not None and share > rule.above) or (
+        rule.below is not None and share < rule.below
+    )
+    return Quantity(
+        words,
+        share,
+        blocks=len({trial.block for trial in counted}),
+        certain=REFUTED if beyond else NOT_REFUTED,
+    )
+
+
+def _steady(trial: AnalysedTrial) -> bool | None:
+    warm_up = trial.numbers.within.warm_up if trial.numbers else None
+    return warm_up.steady if warm_up else None
+
+
+def _effect(rule: RefutationRule, trials: Trials) -> Quantity:
+    """The factor must have the largest effect of all effects of a two-level design."""
+    found = largest_effect(rule.metric, rule.factor, rule.of, trials)
+    if found is None:
+        return Quantity(f"the effect of {rule.factor} on {metric_words(rule.metric)}", None, reason=NO_PAIR)
+    words = (
+        f"{rule.factor} changes {metric_words(rule.metric)} by a factor of {found.mine:.3f}, "
+        f"{found.other_name} by {found.other:.3f} ({found.blocks} blocks)"
+    )
+    return Quantity(
+        words,
+        found.mine,
+        blocks=found.blocks,
+        p_refuted=found.p_smaller,
+        p_kept=found.p_larger,
+        reason="the difference of the two effects is within their errors"
+        if found.p_larger is not None
+        else found.reason,
+    )
+
+
+def levels_words(levels: dict[str, list[str]]) -> str:
+    """Return levels in words: `clients 128, replicas 1 or 3`."""
+    return ", ".join(f"{factor} {' or '.join(labels)}" for factor, labels in levels.items())

@@ -1,0 +1,137 @@
+"""Reads and checks `[[refuted_by]]`, the rules that refute the hypothesis. The analysis evaluates them."""
+
+import re
+from dataclasses import replace
+
+from waylab.spec import checks
+from waylab.spec.design import Labels, matches, read_patterns
+from waylab.spec.factors import Factor
+from waylab.spec.findings import Levels
+from waylab.spec.naming import nearest_here
+from waylab.spec.refutation import Rule
+from waylab.spec.tables import section
+
+_MODEL_METRICS = ("throughput_per_s", "response_mean_ns")
+_OF_ONE_OPERATION = re.compile(
+    r"(?:([a-z_]+)\.)?(response_mean_ns|response_p(?:50|90|95|99)_ns|response_by_law_ratio)"
+)
+_FURTHER = re.compile(r"link_utilisation\..+")
+_EXAMPLE = (
+    'for example metric = "throughput_per_s", of = { clients = 128 }, to = { clients = 32 }, above = 1.25'
+)
+
+
+def read_rules(content: object, factors: tuple[Factor, ...]) -> tuple[Rule, ...]:
+    """Read `[[refuted_by]]`; ValueError names the rule and what is wrong with it."""
+    if isinstance(content, str):
+        raise ValueError(
+            f"refuted_by: is a sentence, which no program evaluates; write [[refuted_by]] rules, {_EXAMPLE}"
+        )
+    if not isinstance(content, list) or not all(isinstance(table, dict) for table in content):
+        raise ValueError("refuted_by: should be written [[refuted_by]]")
+    if not content:
+        raise ValueError(
+            f"refuted_by: is missing; an experiment states it before there is data as [[refuted_by]] rules, {_EXAMPLE}"
+        )
+    rules = []
+    for index, table in enumerate(content):
+        where = f"refuted_by[{index}]"
+        levels: dict[str, Levels] = {"of": {}, "to": {}}
+        for name in ("of", "to"):
+            if name in table:
+                (pattern,) = read_patterns([table[name]], factors, f"{where}.{name}")
+                levels[name] = dict(pattern)
+        rest = {key: value for key, value in table.items() if key not in ("of", "to")}
+        rule = replace(section(Rule, rest, where), of=levels["of"], to=levels["to"])
+        _check_rule(rule, factors, where)
+        rules.append(rule if rule.text else replace(rule, text=rule.in_words()))
+    return tuple(rules)
+
+
+def _check_rule(rule: Rule, factors: tuple[Factor, ...], where: str) -> None:
+    if not rule.metric:
+        raise ValueError(f"{where}.metric: is missing; {_EXAMPLE}")
+    given = [name for name in ("factor", "model", "to") if getattr(rule, name)]
+    if len(given) > 1:
+        raise ValueError(f"{where}: has both {given[0]} and {given[1]}; one rule has one quantity")
+    if rule.kind == "effect":
+        known = [factor.name for factor in factors]
+        if rule.factor not in known:
+            raise ValueError(
+                f"{where}.factor = {rule.factor!r}: is not a factor; {nearest_here(rule.factor, known, '')}"
+            )
+        if rule.below is not None or rule.above is not None:
+            raise ValueError(f"{where}: an effect must be the largest; it has neither below nor above")
+        return
+    if rule.below is None and rule.above is None:
+        raise ValueError(f"{where}: needs below or above, the number that refutes the hypothesis")
+    if rule.below is not None and rule.above is not None and rule.below >= rule.above:
+        raise ValueError(f"{where}.below = {rule.below:g}: must be smaller than above = {rule.above:g}")
+    for name in ("below", "above"):
+        if rule.kind in ("ratio", "value") and getattr(rule, name) == 0:
+            raise ValueError(f"{where}.{name} = 0: must be above 0; ratios and values of a metric always are")
+    if rule.to and not rule.of:
+        raise ValueError(f"{where}.of: is missing; a ratio needs of and to")
+    if rule.kind == "model" and rule.metric not in _MODEL_METRICS:
+        raise ValueError(
+            f"{where}.metric = {rule.metric!r}: models are judged by {' or '.join(_MODEL_METRICS)}"
+        )
+
+
+def check_rules(
+    rules: tuple[Rule, ...], factors: tuple[Factor, ...], combinations: list[Labels], operations: set[str]
+) -> None:
+    """Check that every rule names a metric that exists and configurations that run."""
+    for index, rule in enumerate(rules):
+        where = f"refuted_by[{index}]"
+        if rule.kind != "trials":
+            _check_metric(rule.metric, operations, where)
+        if rule.kind == "effect" and any(len(factor.levels) != 2 for factor in factors):
+            raise ValueError(f"{where}.factor: effects are ranked only if every factor has two levels")
+        for name in ("of", "to"):
+            pattern = tuple(getattr(rule, name).items())
+            if pattern and not any(matches((pattern,), labels) for labels in combinations):
+                raise ValueError(f"{where}.{name}: selects no configuration of the design")
+        if rule.kind == "ratio" and not _beside(rule, combinations):
+            raise ValueError(
+                f"{where}: the design never runs both sides with the same levels of the other factors, "
+                "so there is nothing to compare"
+            )
+
+
+def _check_metric(metric: str, operations: set[str], where: str) -> None:
+    found = _OF_ONE_OPERATION.fullmatch(metric)
+    if found:
+        if found[1] and found[1] not in operations:
+            known = ", ".join(sorted(operations))
+            raise ValueError(
+                f"{where}.metric = {metric!r}: {found[1]} is no operation of this system; known: {known}"
+            )
+        return
+    if not _FURTHER.fullmatch(metric):
+        try:
+            checks.metric(metric)
+        except ValueError as error:
+            raise ValueError(
+                f"{where}.metric = {metric!r}: {error}; or one operation's, such as get.response_mean_ns, "
+                "response_by_law_ratio, link_utilisation.HOST up, failed_trials, unsteady_trials"
+            ) from None
+
+
+def _beside(rule: Rule, combinations: list[Labels]) -> bool:
+    """Return whether both sides run with the same levels of the factors that neither names."""
+    named = {*rule.of, *rule.to}
+    sides = [
+        {
+            tuple(one for one in labels if one[0] not in named)
+            for labels in combinations
+            if matches((tuple(levels.items()),), labels)
+        }
+        for levels in (rule.of, rule.to)
+    ]
+    return bool(sides[0] & sides[1])
+
+
+def blocks_for_contrasts(configurations: int) -> int:
+    """Return the smallest number of blocks whose model has the two degrees of freedom that an interval needs."""
+    return 1 + -(-2 // max(configurations - 1, 1))
