@@ -7,6 +7,7 @@
 
 mod assign;
 mod background;
+mod cas_token;
 mod follow_up;
 mod hedges;
 mod kept;
@@ -21,7 +22,7 @@ use crate::path::job::{FollowUp, Job, JobId, NextStep};
 use crate::path::jobs::{AnsweredJobs, Time};
 use crate::path::route::Router;
 use crate::replication::assign::Assigner;
-use crate::replication::background::{send_fills, send_invalidations, send_shadows};
+use crate::replication::background::{send_fills, send_invalidations, send_shadows, shadow_of};
 use crate::replication::hedges::Hedges;
 use crate::replication::kept::send_kept;
 use crate::replication::pending_invalidations::PendingInvalidations;
@@ -39,6 +40,8 @@ const INVALIDATIONS_EVERY: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub(crate) struct Replication {
     replicas: Replicas,
+    /// The same for shadow requests.
+    shadow_replicas: Replicas,
     assigner: Assigner,
     /// By pool.
     hedges: Vec<Option<Hedges>>,
@@ -83,11 +86,16 @@ impl Replication {
     ) -> Replication {
         let policies = Policy::all(config);
         let hedges = |policy: &Policy| policy.hedge.map(|hedge| Hedges::new(hedge.delay, hedge.budget));
+        let replicas = |policies| {
+            let (router, pending, counters) = (router.clone(), pending.clone(), counters.clone());
+            Replicas { router, policies, pending, counters }
+        };
         Replication {
+            shadow_replicas: replicas(Policy::for_shadows(&policies)),
             hedges: policies.iter().map(hedges).collect(),
             has_shadows: policies.iter().any(|policy| policy.shadow.is_some()),
             has_warm_up: policies.iter().any(|policy| policy.warm_up.is_some()),
-            replicas: Replicas { router, policies, pending, counters },
+            replicas: replicas(policies),
             assigner: Assigner::new(multi_get(config)),
             next_invalidations: Nanos::UNSET,
         }
@@ -105,7 +113,8 @@ impl Replication {
     ) {
         self.assigner.assign_and_send(id, request, &self.replicas, answered, time, send);
         if self.has_shadows {
-            send_shadows(request, &mut self.assigner, &self.replicas, answered, time, send);
+            let shadow_of = |key: &[u8], is_read| shadow_of(key, is_read, &self.replicas);
+            send_shadows(request, shadow_of, &mut self.assigner, &self.shadow_replicas, answered, time, send);
         }
         let job = answered.jobs.get(id);
         if let FollowUp::Read { pool } = job.follow_up
@@ -128,7 +137,9 @@ impl Replication {
         if self.replicas.may_fail_over_late(answered.jobs.get(id)) {
             answered.jobs.get(id).is_overtaken = answered.jobs.is_overtaken(id);
         }
-        let step = self.replicas.after_leg_answered(answered.jobs.get(id), limits, now);
+        let job = answered.jobs.get(id);
+        let replicas = if job.is_shadow() { &self.shadow_replicas } else { &self.replicas };
+        let step = replicas.after_leg_answered(job, limits, now);
         match step {
             NextStep::SendLegs => send_kept(id, answered, send),
             NextStep::Reply if self.has_warm_up => send_fills(id, limits, &self.replicas, answered, send),

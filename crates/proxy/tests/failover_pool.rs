@@ -263,3 +263,29 @@ fn writes_of_one_client_keep_their_order_when_they_fail_over() {
         );
     }
 }
+
+#[test]
+fn a_write_does_not_fail_over_after_a_later_flush_all() {
+    if no_memcached() {
+        return;
+    }
+    for discipline in disciplines(2, false) {
+        let (mut main, failover) = (Server::memcached(), Server::memcached());
+        let proxy = proxy(&main, &failover, |config| {
+            config.discipline = discipline;
+            config.pools[0].failures = 10;
+        });
+        let mut client = proxy.client();
+        assert_eq!(acknowledged(&mut client, &set("A")), "STORED\r\n");
+        main.freeze();
+        client.send(set("B"));
+        // The flush_all times out later than the write. Meanwhile the write has failed over, and the server goes on.
+        std::thread::sleep(TIMEOUT / 2);
+        client.send("flush_all\r\n");
+        assert_eq!(client.line(), "STORED\r\n");
+        main.thaw();
+        assert_eq!(client.line(), "OK\r\n", "{discipline:?}");
+        assert_eq!(value(&mut client), None, "{discipline:?}");
+        assert_eq!(value_at(failover.address()), None, "{discipline:?}");
+    }
+}

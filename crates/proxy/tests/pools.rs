@@ -230,3 +230,28 @@ fn a_warm_up_of_a_shadow_is_stored_in_the_shadow() {
     until("the value is stored", || direct_reply(other, "mg k v") == "x");
     assert_eq!(direct_reply(main, "mg k v"), "EN");
 }
+
+#[test]
+fn a_shadow_that_is_warmed_up_from_the_shadowed_pool_leaves_its_values_alone() {
+    let backends = servers(2);
+    let [main, other] = [backends[0].address(), backends[1].address()];
+    let proxy = proxy(main, other, |config| {
+        config.pools[0].shadow = Some(Shadow { to: "other".into(), share: 1.0, reads: true });
+        config.pools[1].warm_up = Some(WarmUp { from: "main".into(), expiry: Duration::from_secs(100) });
+    });
+    assert_eq!(direct_reply(main, "ms n 1\r\n5"), "HD");
+    let mut client = proxy.client();
+    for (request, reply) in [
+        ("set k 0 0 1\r\nx\r\n", "STORED\r\n"),
+        ("touch k 100\r\n", "TOUCHED\r\n"),
+        ("gat 100 k\r\n", "VALUE k 0 1\r\nx\r\nEND\r\n"),
+        ("append k 0 0 1\r\ny\r\n", "STORED\r\n"),
+        ("incr n 1\r\n", "6\r\n"),
+        ("add last 0 0 1\r\nz\r\n", "STORED\r\n"),
+    ] {
+        client.ask(request, reply);
+    }
+    until("the shadow has received all", || direct_reply(other, "mg last v") == "z");
+    client.ask("get k n last\r\n", "VALUE k 0 2\r\nxy\r\nVALUE n 0 1\r\n6\r\nVALUE last 0 1\r\nz\r\nEND\r\n");
+    assert_eq!([direct_reply(other, "mg k v"), direct_reply(other, "mg n v")], ["xy", "EN"]);
+}

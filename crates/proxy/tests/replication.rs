@@ -395,3 +395,28 @@ fn requests_that_could_fail_over_end_with_the_proxy() {
     until("it is gone", || proxy.stats().contains("curr_connections 1\r\n"));
     assert_eq!(proxy.stop().lost, 0);
 }
+
+#[test]
+fn a_cas_token_of_a_write_is_that_of_the_primary() {
+    let backends = gated(2);
+    let addresses: Vec<_> = backends.iter().map(GatedServer::address).collect();
+    let proxy = proxy(&addresses, |pool| (pool.writes, pool.timeouts) = (Writes::First, Timeouts::default()));
+    let order = in_order(&backends, GatedServer::address, "k");
+    let mut client = proxy.client();
+    for ((reply_of_primary, expected), requests) in [
+        ("HD c3\r\n", "HD c3\r\n"),
+        // The other replica has stored the value. Its token is of no use.
+        ("SERVER_ERROR out of memory storing object\r\n", "HD c18446744073709551615\r\n"),
+    ]
+    .into_iter()
+    .zip(1..)
+    {
+        client.send("ms k 1 c\r\nx\r\n");
+        backends.iter().for_each(|backend| drop(backend.received(requests)));
+        order[1].answer("ms k 1 c", "HD c5\r\n");
+        let mut other = proxy.client();
+        other.ask("version\r\n", format!("VERSION {}\r\n", proxy::VERSION_LINE));
+        order[0].answer("ms k 1 c", reply_of_primary);
+        client.expect(expected);
+    }
+}

@@ -197,3 +197,55 @@ fn a_value_is_not_lost_while_the_warm_up_pool_or_the_pool_is_down() {
         });
     }
 }
+
+#[test]
+fn a_pool_that_grows_can_be_warmed_up_from_its_own_servers() {
+    let servers = servers(3);
+    let addresses: Vec<SocketAddr> = servers.iter().map(Server::address).collect();
+    for replicas in [1, 2] {
+        let names: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+        let proxy = Proxy::at(&addresses, |config| {
+            config.pools[0].replicas = replicas;
+            config.pools[0].warm_up = Some(WarmUp { from: "before".into(), expiry: Duration::from_secs(100) });
+            config.pools.push(PoolConfig::new("before", &names[..2]));
+            config.pools[1].replicas = replicas;
+        });
+        let mut client = proxy.client();
+        for number in 0..60 {
+            for (write, reply) in [
+                ("set K 0 0 1\r\n1\r\n", "STORED\r\n"),
+                ("incr K 1\r\n", "2\r\n"),
+                ("touch K 100\r\n", "TOUCHED\r\n"),
+                ("gat 100 K\r\n", "VALUE K 0 1\r\n2\r\nEND\r\n"),
+                ("get K\r\n", "VALUE K 0 1\r\n2\r\nEND\r\n"),
+                ("delete K\r\n", "DELETED\r\n"),
+                ("get K\r\n", "END\r\n"),
+                ("add K 0 0 1\r\n3\r\n", "STORED\r\n"),
+                ("get K\r\n", "VALUE K 0 1\r\n3\r\nEND\r\n"),
+            ] {
+                let key = format!("r{replicas}k{number}");
+                client.ask(write.replace('K', &key), reply.replace('K', &key));
+            }
+        }
+    }
+}
+
+#[test]
+fn values_of_a_pool_that_has_grown_are_found_on_its_former_servers() {
+    let servers = servers(3);
+    let addresses: Vec<SocketAddr> = servers.iter().map(Server::address).collect();
+    let names: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+    let before = Proxy::at(&addresses[..2], |_| ());
+    let mut client = before.client();
+    (0..60).for_each(|number| client.ask(format!("set k{number} 0 0 1\r\n1\r\n"), "STORED\r\n"));
+    let proxy = Proxy::at(&addresses, |config| {
+        config.pools[0].warm_up = Some(WarmUp { from: "before".into(), expiry: Duration::from_secs(100) });
+        config.pools.push(PoolConfig::new("before", &names[..2]));
+    });
+    let mut client = proxy.client();
+    for number in 0..60 {
+        client.ask(format!("get k{number}\r\n"), format!("VALUE k{number} 0 1\r\n1\r\nEND\r\n"));
+        client.ask(format!("incr k{number} 1\r\n"), "2\r\n");
+        client.ask(format!("get k{number}\r\n"), format!("VALUE k{number} 0 1\r\n2\r\nEND\r\n"));
+    }
+}

@@ -60,10 +60,28 @@ impl Config {
             let problem = "the failover pools lead back to this pool; let one of them have none";
             return Err(ConfigError::value(key, quoted(name), problem));
         }
+        self.check_shared_servers()?;
         match count {
             0 => Err(ConfigError::at("pools", "there are no servers; give at least one pool with a server")),
             _ => Ok(()),
         }
+    }
+
+    /// A failover or shadow pool has no server of its pool. A failover pool would be read although an invalidation is pending on
+    /// the same server, and a shadow pool would apply requests twice. A warm-up pool may share servers.
+    fn check_shared_servers(&self) -> Result<(), ConfigError> {
+        for (index, pool) in self.pools.iter().enumerate() {
+            for (key, name) in pool.named_pools().filter(|&(key, _)| key != "warm-up.from") {
+                let others = self.pools.iter().find(|other| other.name == name).map_or(&[][..], |other| &other.servers);
+                let is_own = |address: &str| pool.servers.iter().any(|own| own.address == address);
+                if let Some(shared) = others.iter().find(|other| is_own(&other.address)) {
+                    let problem =
+                        format!("{} is a server of both pools; give this one servers of its own", shared.address);
+                    return Err(ConfigError::value(format!("pools.{index}.{key}"), quoted(name), problem));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn failover_of(&self, index: usize) -> Option<usize> {

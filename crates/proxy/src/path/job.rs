@@ -459,6 +459,11 @@ impl Job {
         }
     }
 
+    /// Whether it sends a request to a shadow pool.
+    pub(crate) fn is_shadow(&self) -> bool {
+        matches!(self.background, Some(BackgroundJob::Shadow { .. }))
+    }
+
     /// Whether some legs are not answered yet.
     pub(crate) fn is_waiting(&self) -> bool {
         self.unanswered > 0

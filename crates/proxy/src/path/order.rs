@@ -22,7 +22,8 @@ pub(crate) enum Access {
     BulkRead,
     /// It may change something, as `gat` also does. Or its reply depends on earlier reads, as that of `me` does.
     Write,
-    /// A write that needs the value: it may have to be fetched from the warm-up pool first, and may fail over sooner than others.
+    /// A write that needs the value: it may have to be fetched from the warm-up pool first, and may fail over sooner than others. Or
+    /// `flush_all`, which a write before it must not fail over after.
     WriteAlone,
 }
 
@@ -52,11 +53,11 @@ impl Access {
     }
 
     /// The access of this request if there is a warm-up or failover pool: no other write may take effect between its steps, and it
-    /// must not fail over before an earlier write.
+    /// must not fail over before an earlier write. A write must not fail over after a later `flush_all`.
     pub(crate) fn with_steps(self, request: &Request<'_>) -> Access {
         let overwrites = match request {
             Request::Meta(meta) => meta::overwrites(meta),
-            _ => matches!(request.verb(), Verb::Set | Verb::Delete | Verb::FlushAll),
+            _ => matches!(request.verb(), Verb::Set | Verb::Delete),
         };
         if self == Access::Write && !overwrites { Access::WriteAlone } else { self }
     }
@@ -160,12 +161,20 @@ mod tests {
             ParsedRequest::Request { request, .. } => Access::of(&request).with_steps(&request),
             other => panic!("{text}: {other:?}"),
         };
-        for text in
-            ["touch a 1", "gat 1 a", "incr a 1", "add a 0 0 1\r\nx", "mg a T1", "ma a", "md a I", "ms a 1 ME\r\nx"]
-        {
+        for text in [
+            "touch a 1",
+            "gat 1 a",
+            "incr a 1",
+            "add a 0 0 1\r\nx",
+            "mg a T1",
+            "ma a",
+            "md a I",
+            "ms a 1 ME\r\nx",
+            "flush_all",
+        ] {
             assert_eq!(with_steps(&format!("{text}\r\n")), Access::WriteAlone, "{text}");
         }
-        for text in ["set a 0 0 1\r\nx", "delete a", "flush_all", "ms a 1\r\nx", "md a q"] {
+        for text in ["set a 0 0 1\r\nx", "delete a", "ms a 1\r\nx", "md a q"] {
             assert_eq!(with_steps(&format!("{text}\r\n")), Access::Write, "{text}");
         }
         assert_eq!((with_steps("gets a\r\n"), with_steps("version\r\n")), (Access::Read, Access::Local));

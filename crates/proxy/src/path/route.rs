@@ -10,7 +10,8 @@ pub struct Router {
     pools: Vec<Pool>,
     /// Prefixes of keys with the pool they route to, longest first.
     prefixes: Vec<(Box<[u8]>, usize)>,
-    backends: u16,
+    /// For each backend, the first one with the same address: pools may share servers.
+    servers: Vec<u16>,
 }
 
 /// The backends of a key, and how they were found.
@@ -53,7 +54,10 @@ impl Router {
         let mut prefixes: Vec<(Box<[u8]>, usize)> =
             routes.map(|route| (route.prefix.as_bytes().into(), place(&route.pool))).collect();
         prefixes.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
-        Router { pools, prefixes, backends: first }
+        let addresses: Vec<&str> = config.backends().map(|(_, server)| server.address.as_str()).collect();
+        let first_with = |address: &&str| addresses.iter().position(|other| other == address).unwrap_or_default();
+        let servers = addresses.iter().map(|address| first_with(address) as u16).collect();
+        Router { pools, prefixes, servers }
     }
 
     /// The index of the pool that a key belongs to.
@@ -99,7 +103,12 @@ impl Router {
 
     /// The number of backends in all pools.
     pub fn backends(&self) -> u16 {
-        self.backends
+        self.servers.len() as u16
+    }
+
+    /// Whether two backends, of different pools, are the same server.
+    pub(crate) fn is_same_server(&self, backend: u16, other: u16) -> bool {
+        self.servers[usize::from(backend)] == self.servers[usize::from(other)]
     }
 }
 

@@ -59,9 +59,11 @@ fn encode_invalidation(invalidation: &Invalidation, out: &mut Vec<u8>) {
     }
 }
 
-/// Sends a request to the shadow pool of its key's pool, if the key is in the share.
+/// Sends a request to the shadow pool of its key's pool, if the key is in the share. `shadow_of` returns that pool, and `replicas`
+/// has the policies for shadow requests.
 pub(crate) fn send_shadows(
     request: &Request<'_>,
+    shadow_of: impl Fn(&[u8], bool) -> Option<usize>,
     assigner: &mut Assigner,
     replicas: &Replicas,
     answered: &mut AnsweredJobs<'_>,
@@ -74,7 +76,7 @@ pub(crate) fn send_shadows(
         &Request::Get { verb, exptime, keys } => {
             let is_read = matches!(verb, Verb::Get | Verb::Gets);
             for key in keys.iter() {
-                if let Some(pool) = shadow_of(key, is_read, replicas) {
+                if let Some(pool) = shadow_of(key, is_read) {
                     let shadow =
                         begin_shadow(pool, answered, |out| encode_get(verb, exptime, std::iter::once(key), out));
                     send_shadow(shadow, assigner, replicas, answered, time, send);
@@ -88,7 +90,7 @@ pub(crate) fn send_shadows(
                 _ => request.key().unwrap_or_default(),
             };
             let is_read = matches!(request.verb(), Verb::Mg | Verb::Me);
-            if let Some(pool) = shadow_of(key, is_read, replicas) {
+            if let Some(pool) = shadow_of(key, is_read) {
                 let shadow = begin_shadow(pool, answered, |out| request.without_noreply().encode(out));
                 send_shadow(shadow, assigner, replicas, answered, time, send);
             }
@@ -97,7 +99,7 @@ pub(crate) fn send_shadows(
 }
 
 /// The pool that a request for this key is sent to as well, if any; counts it.
-fn shadow_of(key: &[u8], is_read: bool, replicas: &Replicas) -> Option<usize> {
+pub(crate) fn shadow_of(key: &[u8], is_read: bool, replicas: &Replicas) -> Option<usize> {
     let pool = replicas.router.pool_of(key);
     let shadow = replicas.policies[pool].shadow?;
     let is_shadowed = shadow.includes(key) && (shadow.reads || !is_read);

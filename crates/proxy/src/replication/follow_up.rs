@@ -4,6 +4,7 @@
 use crate::config::Failover;
 use crate::path::job::{Candidate, FollowUp, Job, Join, Leg, LegCommand, NextStep};
 use crate::path::leg_request::{cap_meta, own_limits};
+use crate::replication::cas_token::{returns_cas_token, void_cas_token};
 use crate::replication::pending_invalidations::LINGER;
 use crate::replication::replicas::{Replicas, add_candidate, is_answered, linger, may_linger, part_leg};
 use crate::replication::warm_up::has_touched;
@@ -44,6 +45,9 @@ impl Replicas {
                 NextStep::Reply
             }
         };
+        if step == NextStep::Reply {
+            void_cas_token(job);
+        }
         job.has_added_legs |= step == NextStep::SendLegs;
         step
     }
@@ -156,7 +160,9 @@ impl Replicas {
     fn after_replicated_write(&self, job: &mut Job, pool: usize, quorum: u8, now: Nanos) -> NextStep {
         let applied = counted(job).filter(|(_, leg)| is_answered(leg)).count();
         let waits_for_secondary = job.legs().iter().any(|leg| leg.is_secondary && !leg.answered.is_set());
-        if job.is_waiting() && (applied < quorum.into() || waits_for_secondary) {
+        let waits_for_primary =
+            || !job.legs()[usize::from(job.first_counted)].answered.is_set() && returns_cas_token(job);
+        if job.is_waiting() && (applied < quorum.into() || waits_for_secondary || waits_for_primary()) {
             self.invalidate_failed(job, now, false);
             return NextStep::Wait;
         }

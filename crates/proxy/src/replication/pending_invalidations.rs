@@ -132,7 +132,7 @@ impl PendingInvalidations {
 
     /// Adds an invalidation of all keys, which is sent as `flush_all`.
     pub(crate) fn add_everything(&self, linger: Option<Duration>, now: Nanos) {
-        self.0.add_everything(linger, now);
+        self.0.add_everything(PendingInvalidation::new(now, linger), |known| known.renew(linger));
         self.0.each_heir(|heir| heir.add_everything(linger, now));
     }
 
@@ -155,7 +155,8 @@ impl PendingInvalidations {
         self.0.has_heirs.store(true, Ordering::SeqCst);
         let everything = self.0.whole().everything.clone();
         if let Some(pending) = everything {
-            heir.add_everything(pending.linger.max(Some(LINGER)), now);
+            let passed_on = pending.passed_on(now).lingering();
+            heir.0.add_everything(passed_on.clone(), |known| known.merge(&passed_on));
         }
         for shard in &self.0.shards {
             let shard = lock(shard);
@@ -233,7 +234,7 @@ impl List {
         }
         if self.count.load(Ordering::Acquire) >= KEYS_MAX {
             drop(shard);
-            return self.replace_all(pending.due);
+            return self.replace_all(&pending);
         }
         let key: Arc<[u8]> = key.into();
         self.queue(&mut shard, key.clone(), pending.due);
@@ -247,35 +248,46 @@ impl List {
         self.next_due.fetch_min(due.0, Ordering::SeqCst);
     }
 
-    fn add_everything(&self, linger: Option<Duration>, now: Nanos) {
+    /// Adds an invalidation of all keys, or changes what is known of it.
+    fn add_everything(&self, pending: PendingInvalidation, change: impl FnOnce(&mut PendingInvalidation)) {
         let mut whole = self.whole();
-        match &mut whole.everything {
-            Some(pending) => pending.renew(linger),
+        let due = match &mut whole.everything {
+            Some(known) => {
+                change(known);
+                known.due
+            }
             None => {
-                whole.everything = Some(PendingInvalidation::new(now, linger));
+                let due = pending.due;
+                whole.everything = Some(pending);
                 self.is_everything.store(true, Ordering::Release);
                 self.count.fetch_add(1, Ordering::AcqRel);
+                due
             }
-        }
-        self.next_due.fetch_min(now.0, Ordering::SeqCst);
+        };
+        self.next_due.fetch_min(due.0, Ordering::SeqCst);
     }
 
-    /// Replaces all keys by an invalidation of everything.
-    fn replace_all(&self, now: Nanos) {
-        self.add_everything(Some(LINGER), now);
+    /// Replaces all keys by an invalidation of everything, which lingers as long as any of them and follows the same late requests.
+    fn replace_all(&self, last: &PendingInvalidation) {
+        let mut all = last.passed_on(last.due).lingering();
+        self.add_everything(all.clone(), |known| known.renew(Some(LINGER)));
         for shard in &self.shards {
             let mut shard = lock(shard);
-            shard.keys.keys().for_each(|key| self.filter.remove(self.hash(key)));
+            for (key, pending) in &shard.keys {
+                self.filter.remove(self.hash(key));
+                all.merge(&pending.passed_on(last.due));
+            }
             self.count.fetch_sub(shard.keys.len(), Ordering::AcqRel);
             *shard = Shard::default();
         }
+        self.add_everything(all.clone(), |known| known.merge(&all));
     }
 
     /// If everything must be deleted: the `flush_all`, if it is due. No keys are taken meanwhile.
     fn take_everything(&self, now: Nanos) -> Option<Vec<Invalidation>> {
         let mut whole = self.whole();
         let pending = whole.everything.as_mut()?;
-        let is_due = pending.take_if_due(now);
+        let is_due = pending.due <= now && pending.is_queued() && pending.is_settled(now) && pending.take_if_due(now);
         if pending.is_queued() {
             self.next_due.fetch_min(pending.due.0, Ordering::SeqCst);
         }
@@ -354,6 +366,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::path::late::LateEntry;
 
     fn key(text: &str) -> Invalidation {
         Invalidation::Key(text.as_bytes().into())
@@ -494,5 +507,28 @@ mod tests {
         pending.record_result(&Invalidation::Everything, true, later);
         assert!(!pending.is_pending(b"any") && pending.is_pending(b"new"));
         assert_eq!(pending.take_due(10, later), [key("new")]);
+    }
+
+    #[test]
+    fn a_full_list_waits_for_the_late_requests_of_its_keys_also_in_another_configuration() {
+        let [pending, heir] = [(); 2].map(|()| PendingInvalidations::default());
+        let late = LateEntry::new();
+        pending.add_late(b"late", &late.request(), Nanos(0));
+        pending.add(b"long", Some(LINGER * 5), Nanos(0));
+        (0..KEYS_MAX - 1).for_each(|number| pending.add(&number.to_be_bytes(), None, Nanos(0)));
+        pending.pass_on_to(&heir, Nanos(0));
+        for list in [&pending, &heir] {
+            assert_eq!(list.take_due(10, Nanos(0)), [], "the server may still apply a write");
+        }
+        late.answered();
+        for list in [&pending, &heir] {
+            let now = list.next_due();
+            assert_eq!(list.take_due(10, now), [Invalidation::Everything]);
+            list.record_result(&Invalidation::Everything, true, now);
+            assert!(list.next_due() >= now + LINGER * 5 && list.is_pending(b"late"));
+        }
+        let newest = PendingInvalidations::default();
+        pending.pass_on_to(&newest, Nanos(1));
+        assert_eq!(newest.next_due(), pending.next_due(), "a reload does not bring the second one forward");
     }
 }

@@ -65,6 +65,21 @@ impl Policy {
         }
     }
 
+    /// The policies for shadow requests. A shadow request never reaches the pool that it is a copy for: that pool has applied the
+    /// request itself, so it would be applied twice there, or the value that it has stored would be deleted.
+    pub(crate) fn for_shadows(policies: &[Policy]) -> Vec<Policy> {
+        let of_pool = |(place, policy): (usize, &Policy)| {
+            let is_other =
+                |&(other, _): &(usize, u32)| policies[other].shadow.is_none_or(|shadow| shadow.pool != place);
+            Policy {
+                failover_pool: policy.failover_pool.filter(is_other),
+                warm_up: policy.warm_up.filter(is_other),
+                ..policy.clone()
+            }
+        };
+        policies.iter().enumerate().map(of_pool).collect()
+    }
+
     /// Whether the pool has no policy: every request for one of its keys has one leg, to the key's primary.
     pub(crate) fn is_plain(&self) -> bool {
         !self.has_replicas() && self.shadow.is_none()

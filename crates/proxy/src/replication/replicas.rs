@@ -85,14 +85,33 @@ impl Replicas {
         if may_read_replicas && let Some(choice) = self.next_replica(pool, key, step, tried) {
             return Some(choice);
         }
-        let (other, candidate) = match is_miss {
-            true => (policy.warm_up, Candidate::WarmUp),
-            false => (policy.failover_pool, Candidate::FailoverPool),
-        };
-        let (other, _) = other?;
+        if is_miss {
+            let backend = self.warm_up_source(pool, key)?;
+            return Some(Choice { backend, candidate: Candidate::WarmUp, is_withheld: false });
+        }
+        let (other, _) = policy.failover_pool?;
         // That pool may have no replicas itself, and still have pending invalidations: of keys that this pool has changed.
         let backend = self.router.pool(other).primary(key);
+        let candidate = Candidate::FailoverPool;
         (!self.is_pending(backend, key)).then_some(Choice { backend, candidate, is_withheld: false })
+    }
+
+    /// The backend of the warm-up pool that a value missing on the primary is read from; none if an invalidation of the key is
+    /// pending there, or if the pools share servers and it is the primary itself.
+    pub(crate) fn warm_up_source(&self, pool: usize, key: &[u8]) -> Option<u16> {
+        let (other, _) = self.policies[pool].warm_up?;
+        let source = self.router.pool(other).primary(key);
+        let own = self.own_replica_at(pool, key, source);
+        let is_pending = |backend| self.is_pending(backend, key);
+        let is_usable = own.is_none_or(|own| own != self.router.pool(pool).primary(key) && !is_pending(own));
+        (is_usable && !is_pending(source)).then_some(source)
+    }
+
+    /// The replica of a key that is the same server as this backend of another pool.
+    fn own_replica_at(&self, pool: usize, key: &[u8], backend: u16) -> Option<u16> {
+        let servers = self.router.pool(pool);
+        let own = (0..self.policies[pool].replicas).map(|step| servers.replica(servers.primary(key), step.into()));
+        own.into_iter().find(|&own| self.router.is_same_server(own, backend))
     }
 
     /// The next replica that can be read, after the one `step` servers behind the primary and `tried` others before it.
@@ -116,12 +135,17 @@ impl Replicas {
         }
     }
 
-    /// Adds deletions on the pool that missing values are fetched from, so that the old value does not come back from there.
+    /// Adds deletions on the pool that missing values are fetched from, so that the old value does not come back from there. If
+    /// that pool shares a server with the replicas of the key, the write itself has replaced the value there.
     pub(crate) fn add_warm_up_deletions(&self, job: &mut Job, pool: usize) {
         let Some((other, _)) = self.policies[pool].warm_up else { return };
         let servers = self.router.pool(other);
         for step in 0..self.policies[other].replicas {
-            let leg = job.add_leg(servers.replica(servers.primary(&job.key_bytes), step.into()));
+            let backend = servers.replica(servers.primary(&job.key_bytes), step.into());
+            if self.own_replica_at(pool, &job.key_bytes, backend).is_some() {
+                continue;
+            }
+            let leg = job.add_leg(backend);
             (job.leg(leg).command, job.leg(leg).is_secondary) = (LegCommand::Delete, true);
         }
     }

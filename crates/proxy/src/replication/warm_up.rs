@@ -86,11 +86,7 @@ impl Replicas {
 
     /// Adds a leg that fetches the value, unless it must not be read there. The command is deferred.
     fn fetch(&self, job: &mut Job, pool: usize) -> bool {
-        let Some((source, _)) = self.policies[pool].warm_up else { return false };
-        let backend = self.router.pool(source).primary(&job.key_bytes);
-        if self.is_pending(backend, &job.key_bytes) {
-            return false;
-        }
+        let Some(backend) = self.warm_up_source(pool, &job.key_bytes) else { return false };
         job.deferred.clear();
         std::mem::swap(&mut job.kept, &mut job.deferred);
         match parse_request(&job.deferred, &own_limits()) {

@@ -88,12 +88,17 @@ impl PendingInvalidation {
         PendingInvalidation { late: self.late.clone(), ..PendingInvalidation::new(due, self.linger) }
     }
 
+    /// The same, with a second delete `LINGER` after the first one at least.
+    pub(super) fn lingering(self) -> PendingInvalidation {
+        PendingInvalidation { linger: self.linger.max(Some(LINGER)), ..self }
+    }
+
     /// Makes one invalidation of two of the same key. The last delete is sent no earlier than either would have sent it.
     pub(super) fn merge(&mut self, other: &PendingInvalidation) {
         let (first, last) = (self.due.min(other.due), self.due.max(other.due));
         let between = Some(last.after(first)).filter(|between| !between.is_zero());
         self.linger = self.linger.max(other.linger).max(between);
-        self.late.extend(other.late.iter().cloned());
+        self.late.extend(other.late.iter().filter(|late| late.fate() != Fate::Answered).cloned());
         self.due = first;
     }
 
