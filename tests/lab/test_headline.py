@@ -25,9 +25,9 @@ def test_the_first_sentence_has_the_course_of_each_line(reported):
     found = read_analysis(reported).headline
     assert found.busiest == "clients=16, replicas=1"
     assert found.sentences[0] == (
-        "From 4 to 16 clients, throughput rises from 10,033 to 20,067 requests/s and the mean response time goes from "
-        "399 µs to 798 µs with replicas 1; throughput rises from 9,030 to 18,060 requests/s and the mean response "
-        "time goes from 443 µs to 886 µs with replicas 2."
+        "From 4 to 16 clients, with replicas 1 throughput rises from 10,033 to 20,067 requests/s, mean response time "
+        "goes from 399 µs to 798 µs; with replicas 2 it rises from 9,030 to 18,060 requests/s, mean response time goes "
+        "from 443 µs to 886 µs."
     )
     assert "At the highest throughput (clients=16, replicas=1)" in found.sentences[1]
     assert len(found.sentences) == 2 and found.longest_stage in found.sentences[1]

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from html import escape
 from html.parser import HTMLParser
 
@@ -11,6 +12,7 @@ from synthetic import Truth, write_trial
 from waylab.analysis import analyse, read_analysis
 from waylab.predict import predict
 from waylab.report import show_run, write_report
+from waylab.report.show import LINES_MAX
 from waylab.runfolder.files import read_run
 
 FIGURES = [
@@ -198,8 +200,46 @@ def test_a_run_without_results_still_reports_why(empty_run):
     assert list((empty_run / "figures").iterdir()) == []
 
 
-def test_show_prints_the_main_figures_and_the_path(reported, capsys):
-    show_run(reported, Console(width=80, highlight=False))
-    text = capsys.readouterr().out
-    assert all(len(line) <= 80 for line in text.splitlines() if "report.html" not in line)
-    assert "clients=16, replicas=1" in text and str(reported / "report.html") in text and "M/M/1" in text
+def summary(directory, capsys, width=80):
+    show_run(directory, Console(width=width, highlight=False))
+    return capsys.readouterr().out
+
+
+def test_show_answers_first_in_at_most_25_lines(reported, capsys):
+    text = summary(reported, capsys)
+    lines = text.splitlines()
+    assert len(lines) <= LINES_MAX < 25
+    assert all(len(line) <= 80 for line in lines if "report.html" not in line)
+    parts = [
+        "Is the lab right?",
+        "From 4 to 16 clients",
+        "██",
+        "replicas 2 against 1",
+        "Every mean rests on 3",
+    ]
+    places = [text.index(part) for part in [*parts, str(reported / "report.html")]]
+    assert places == sorted(places)
+    assert "clients=16, replicas=1" in text and "20,067" in text
+
+
+def test_show_stays_short_with_many_configurations(reported, tmp_path, capsys):
+    directory = tmp_path / "many"
+    shutil.copytree(reported, directory, ignore=shutil.ignore_patterns("trials", "figures"))
+    content = json.loads((directory / "analysis.json").read_text())
+    one = content["configurations"][0]
+    content["configurations"] = [
+        {**one, "name": f"a rather long name of a configuration, number={index}"} for index in range(60)
+    ]
+    content["comparisons"] *= 7
+    (directory / "analysis.json").write_text(json.dumps(content))
+    for width in (60, 80, 200):
+        text = summary(directory, capsys, width)
+        assert len(text.splitlines()) <= LINES_MAX
+        assert "fastest of 60 configurations" in text and "more verdicts in the report" in text
+
+
+def test_show_of_a_run_without_results_says_why(empty_run, capsys):
+    analyse(empty_run)
+    predict(empty_run)
+    text = summary(empty_run, capsys)
+    assert "No trial passed its gates" in text and "✗ 0 of 12 trials" in text and "waylab report" in text

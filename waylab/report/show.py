@@ -1,51 +1,121 @@
-"""The run in the terminal: the main figures, what failed, and where the report is."""
+"""The run in the terminal: the answer, its figures as text, every verdict, trust, and where the report is.
 
+At most `LINES_MAX` lines, so that the answer is still on the screen when the run has ended.
+"""
+
+import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
-from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
+from waylab.report.page import rules
 from waylab.report.page.content import Content, read_content
-from waylab.report.page.numbers import NONE, rate_text, time_text
+from waylab.report.page.numbers import rate_text, time_text
+from waylab.report.page.reliance import reliance
 from waylab.runfolder import paths
+from waylab.runfolder.analysis import Configuration
+
+LINES_MAX = 24
+"""Lines of a summary; one more is left for what the caller adds."""
+# Lines of each part, at most.
+_QUESTION, _SENTENCE, _RULES, _BARS, _TRUST = 2, 5, 4, 8, 3
+_BAR_WIDTH = 18
+_NAME_WIDTH = 34
+# A line with its style.
+Line = tuple[str, str]
+
+_STYLES = {"refuted": "bold red", "not refuted": "green", "bad": "red", "good": "green", "note": "yellow"}
 
 
 def show_run(directory: Path, console: Console) -> None:
     """Print the summary of a run that has been analysed."""
     content = read_content(directory)
-    console.print(f"\n[bold]{escape(content.run.name)}[/bold]  {escape(content.spec.question)}")
-    console.print(_results(content))
-    for sentence in content.facts:
-        console.print(f"• {escape(sentence)}")
-    failed = [trial for trial in content.analysis.trials if not trial.used]
-    if failed:
-        console.print("[bold red]Trials that are not used:[/bold red]")
-    for trial in failed:
-        console.print(f"  [red]✗[/red] {escape(trial.id)}: {escape('; '.join(trial.reasons))}")
+    width = console.width
+    answer = _wrapped(f"{content.run.name}: {content.spec.question}", width, _QUESTION)
+    question = len(answer)
+    sentences = content.analysis.headline.sentences or ["No trial passed its gates, so there is no result."]
+    for sentence in sentences:
+        answer += _wrapped(sentence, width, _SENTENCE)
+    decided, trusted = _verdicts(content, width), _trust(content, width)
+    # The chart has the room that is left, because the verdicts are shorter than any table.
+    bars = _bars(content, width, LINES_MAX - 1 - len(answer) - len(decided) - len(trusted))
+    _print(console, [("bold" if index < question else "", line) for index, line in enumerate(answer)])
+    _print(console, [("", line) for line in bars])
+    _print(console, [*decided, *trusted])
     report = directory / paths.REPORT
     console.print(
         f"report: {report if report.is_file() else f'none yet; waylab report {directory}'}", soft_wrap=True
     )
 
 
-def _results(content: Content) -> Table:
-    """One line for each configuration, narrow enough for a terminal of eighty columns."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("configuration", min_width=22)
-    for heading in ("requests/s", "95 % interval", "mean", "p95", "p99"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for c in content.analysis.configurations:
-        everything = c.operations.get("all")
-        percentiles = everything.percentiles_ns if everything else {}
-        rate = c.throughput_per_s
-        interval = f"{rate_text(rate.low)}..{rate_text(rate.high)}" if rate.low is not None else NONE
-        table.add_row(
-            escape(c.name) + ("" if c.used == c.trials else f" ({c.used} of {c.trials})"),
-            rate_text(rate.mean),
-            interval,
-            time_text(everything.response_mean_ns.mean if everything else None),
-            *(time_text(percentiles.get(percent)) for percent in ("95", "99")),
-        )
-    return table
+def _print(console: Console, lines: Sequence[Line]) -> None:
+    for style, line in lines:
+        console.print(escape(line), style=style or None, soft_wrap=True)
+
+
+def _wrapped(text: str, width: int, lines_max: int, indent: str = "") -> list[str]:
+    """Break a text into lines; what does not fit into `lines_max` ends with an ellipsis."""
+    return textwrap.wrap(text, width, max_lines=max(1, lines_max), placeholder=" …", subsequent_indent=indent)
+
+
+def _verdicts(content: Content, width: int) -> list[Line]:
+    """Return the verdict of every rule, or else the announced comparisons, as far as there is room."""
+    found = [
+        (rule.verdict, f"{rule.mark} {rule.verdict}: {rule.said or rule.text}")
+        for rule in rules.rules(content)
+    ] or [("", f"• {one.verdict}: {one.said}") for one in rules.comparisons(content)]
+    if not found:
+        return [("", "• No rule and no comparison decides the hypothesis.")]
+    each = 2 if 2 * len(found) <= _RULES else 1
+    shown = found if len(found) <= _RULES else found[: _RULES - 1]
+    lines = [
+        (_STYLES.get(kind, ""), line) for kind, text in shown for line in _wrapped(text, width, each, "  ")
+    ]
+    if len(shown) < len(found):
+        lines.append(("", f"  … and {len(found) - len(shown)} more verdicts in the report"))
+    return lines
+
+
+def _trust(content: Content, width: int) -> list[Line]:
+    """Return what speaks against the data, and if there is room what speaks for them."""
+    lines: list[Line] = []
+    for one in sorted(reliance(content), key=lambda one: ("bad", "note", "good").index(one.kind)):
+        left = min(2, _TRUST - len(lines))
+        if left > 0:
+            wrapped = _wrapped(f"{one.mark} {one.text}", width, left, "  ")
+            lines += [(_STYLES[one.kind], line) for line in wrapped]
+    return lines
+
+
+def _bars(content: Content, width: int, room: int) -> list[str]:
+    """A bar of throughput for each configuration, with mean response time and 99th percentile."""
+    known = content.configurations
+    if not known:
+        return []
+    highest = max(c.throughput_per_s.known_mean() for c in known)
+    shown, room = known, min(_BARS, room - 1)
+    if len(known) > room:
+        ranked = sorted(known, key=lambda c: -c.throughput_per_s.known_mean())[: room - 1]
+        shown = [c for c in known if c in ranked]
+    name_width = min(_NAME_WIDTH, max(len(c.name) for c in shown), max(12, width - 45))
+    head = f"{'':{name_width}}  {'requests/s':<{_BAR_WIDTH + 9}}  {'mean':>8} {'p99':>8}"
+    lines = [head, *(_bar(c, highest, name_width) for c in shown)]
+    if len(shown) < len(known):
+        lines.append(f"… the {len(shown)} fastest of {len(known)} configurations")
+    return lines
+
+
+def _bar(configuration: Configuration, highest: float, name_width: int) -> str:
+    mean = configuration.throughput_per_s.known_mean()
+    bar = "█" * round(_BAR_WIDTH * mean / highest) if highest else ""
+    everything = configuration.operations.get("all")
+    response = time_text(everything.response_mean_ns.mean if everything else None)
+    slow = time_text(everything.percentiles_ns.get("99") if everything else None)
+    name = (
+        configuration.name
+        if len(configuration.name) <= name_width
+        else f"{configuration.name[: name_width - 1]}…"
+    )
+    return f"{name:{name_width}}  {bar or '▏':<{_BAR_WIDTH}}{rate_text(mean):>9}  {response:>8} {slow:>8}"

@@ -20,6 +20,16 @@ _SAME = 0.05
 # Other programs that take more of the machine than this are named beside the limit.
 _FOREIGN_MIN = 0.1
 _MACHINE = "CPU of the machine"
+# What a request does in each stage.
+_STAGES = {
+    "parse": "being parsed",
+    "route": "until its servers are chosen",
+    "admit": "being admitted",
+    "queue": "waiting for a slot or a connection",
+    "send": "until it is sent on",
+    "backend": "waiting for a backend",
+    "reply": "until its reply is written",
+}
 
 
 def headline(axes: Axes, configurations: Sequence[Configuration], trials: Sequence[TrialResult]) -> Headline:
@@ -53,15 +63,15 @@ def _course(axes: Axes, used: Sequence[Configuration]) -> str:
         min(float(line[0].x) for line in lines.values()),
         max(float(line[-1].x) for line in lines.values()),
     )
-    parts = [
-        f"throughput {_change(line)}" + (f" with {series}" if len(lines) > 1 else "")
-        for series, line in _few(lines).items()
-    ]
+    parts: list[str] = []
+    for series, line in _few(lines).items():
+        named = f"with {series} " if len(lines) > 1 else ""
+        parts.append(f"{named}{'it' if parts else 'throughput'} {_change(line)}")
     return f"From {first:g} to {last:g} {axes.x}, {'; '.join(parts)}."
 
 
 def _change(line: Sequence[Configuration]) -> str:
-    """Write the change of one line, for example `rises from 5,400 to 50,200 requests/s and the mean ...`."""
+    """Write the change of one line, for example `rises from 5,400 to 50,200 requests/s and the response time ...`."""
     start, end = line[0], line[-1]
     top = max(line, key=lambda one: one.throughput_per_s.known_mean())
     before, after, best = (one.throughput_per_s.known_mean() for one in (start, end, top))
@@ -73,9 +83,7 @@ def _change(line: Sequence[Configuration]) -> str:
     else:
         words = f"{'rises' if after > before else 'falls'} from {from_text} to {to_text} requests/s"
     times = [time_text(time_ns) for one in (start, end) if (time_ns := _response_ns(one))]
-    return words + (
-        f" and the mean response time goes from {times[0]} to {times[1]}" if len(times) == 2 else ""
-    )
+    return words + (f", mean response time goes from {times[0]} to {times[1]}" if len(times) == 2 else "")
 
 
 def _few(lines: dict[str, list[Configuration]]) -> dict[str, list[Configuration]]:
@@ -116,9 +124,12 @@ def _where(
     parts = []
     if stage:
         total_ns = best.stages["all"].stages["total"].mean_ns.mean
+        # The backend of a message service is its database.
+        of_messages = stage[0] == "backend" and best.description.protocol == "messages"
+        words = "waiting for the database" if of_messages else _STAGES.get(stage[0], "")
         parts.append(
             f"requests spend {share_text(stage[1])} of their {time_text(total_ns)} in the "
-            f"{best.description.middle} in the stage {stage[0]}"
+            f"{best.description.middle} {words} (stage {stage[0]})"
         )
     foreign = _foreign(best, trials)
     if limit:

@@ -154,8 +154,9 @@ def threats(content: Content) -> str:
     ]
     if any(c.stages for c in content.configurations):
         known.append(
-            f"Stage times come from a sample of the requests; what happens before the {escape(content.middle)}'s read returns "
-            "belongs to no stage and shows only in the difference of both views."
+            "Stage times come from a sample of the requests; what happens before the "
+            f"{escape(content.middle)}'s read returns belongs to no stage and shows only in the difference of both "
+            "views."
         )
     if gates.loosened:
         limits = ", ".join(f"{escape(name)} = {shown(getattr(gates, name))}" for name in gates.loosened)
