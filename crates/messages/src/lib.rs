@@ -43,6 +43,7 @@ mod path {
     pub(crate) mod batch;
     pub(crate) mod dispatch;
     pub(crate) mod failure;
+    pub(crate) mod health;
     pub(crate) mod lane;
     pub(crate) mod lease;
     pub(crate) mod long_polls;
@@ -69,11 +70,15 @@ mod path {
 }
 
 mod database {
+    pub(crate) mod background_client;
     pub(crate) mod cleanup;
     pub(crate) mod connection;
+    pub(crate) mod connector;
     pub(crate) mod error;
+    pub(crate) mod liveness;
     pub(crate) mod low_water;
     pub(crate) mod low_water_reader;
+    pub(crate) mod monitor;
     pub(crate) mod peers;
     pub(crate) mod redelivery;
     pub(crate) mod schema;

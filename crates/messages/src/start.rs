@@ -3,6 +3,7 @@
 use crate::config::{Config, DispatchConfig};
 use crate::database::cleanup::Cleanup;
 use crate::database::connection::Database;
+use crate::database::monitor;
 use crate::database::peers::Peers;
 use crate::database::redelivery::Redelivery;
 use crate::http::accept::Acceptor;
@@ -14,6 +15,7 @@ use crate::observe::journal::Journal;
 use crate::observe::record_file::{FLUSH_INTERVAL, RecordFile, RecordSink};
 use crate::path::admit::Admission;
 use crate::path::dispatch::Dispatcher;
+use crate::path::health::Health;
 use crate::path::long_polls::LongPolls;
 use crate::path::memory::Memory;
 use clock::Clock;
@@ -88,20 +90,34 @@ pub fn start(config: &Config, clock: Clock) -> Result<RunningService, MessagesEr
     let guard = runtime.enter();
     let (rows, record_file) = RecordSink::begin(config.records.as_ref(), &clock).map_err(MessagesError::Records)?;
     let journal = Arc::new(Journal::new(rows));
+    let health = Arc::new(Health::new(clock.clone(), database.is_some(), is_database_reachable));
     let memory = Arc::new(Memory::new(config.limits.memory));
     let (dispatcher, lanes) = match (&database, config.dispatch) {
-        (Some(database), _) => Dispatcher::start(config, database, &memory, &clock, &journal),
+        (Some(database), _) => Dispatcher::start(config, database, &memory, &clock, &journal, &health),
         (None, dispatch) => (Dispatcher::null(dispatch, &memory, &clock), Vec::new()),
     };
     tokio::spawn(flush_records(journal.clone()));
     let dispatcher = Arc::new(dispatcher);
     let (shutdown, shutdown_requested) = watch::channel(false);
-    let admission = admission(config, database, &dispatcher, &memory, &clock, &journal, &shutdown_requested);
+    let BackgroundLoops { long_polls, peers, cleanup, redelivery } =
+        start_loops(config, database, &clock, &journal, &health);
+    let admission = Admission {
+        memory: memory.clone(),
+        dispatcher: dispatcher.clone(),
+        long_polls,
+        peers,
+        cleanup,
+        redelivery,
+        clock: clock.clone(),
+        poll_interval: config.poll_interval,
+        shutdown: shutdown_requested.clone(),
+    };
     let connections = Arc::new(ClientConnections::new(config.clients.connections_max));
     let service = Service {
         admission,
         memory,
         journal: journal.clone(),
+        health,
         limits: config.limits,
         clients: config.clients,
         connections: connections.clone(),
@@ -135,35 +151,33 @@ pub fn start(config: &Config, clock: Clock) -> Result<RunningService, MessagesEr
     })
 }
 
-/// The way of requests to the dispatcher. Starts the tasks that work beside it, if there is a database.
-fn admission(
+/// What requests need of the loops that work beside them.
+struct BackgroundLoops {
+    long_polls: Arc<LongPolls>,
+    peers: Arc<Peers>,
+    cleanup: Cleanup,
+    redelivery: Redelivery,
+}
+
+/// Starts the loops that work beside the path of requests, if there is a database.
+fn start_loops(
     config: &Config,
     database: Option<Database>,
-    dispatcher: &Arc<Dispatcher>,
-    memory: &Arc<Memory>,
     clock: &Clock,
     journal: &Arc<Journal>,
-    shutdown: &watch::Receiver<bool>,
-) -> Admission {
+    health: &Arc<Health>,
+) -> BackgroundLoops {
     let (redelivery, cleanup) = (Redelivery::default(), Cleanup::default());
     let long_polls = LongPolls::new(config.limits.long_polls);
     let peers = Peers::new(long_polls.clone(), clock.clone());
     if let Some(database) = database {
-        tokio::spawn(peers.clone().run(database.clone(), journal.clone()));
-        tokio::spawn(cleanup.clone().run(database.clone(), journal.clone(), config.limits.key_retention));
-        tokio::spawn(redelivery.clone().run(database, journal.clone(), peers.clone()));
+        let (journal, health) = (|| journal.clone(), || health.clone());
+        tokio::spawn(monitor::run(database.liveness.clone(), health()));
+        tokio::spawn(peers.clone().run(database.clone(), journal(), health()));
+        tokio::spawn(cleanup.clone().run(database.clone(), journal(), health(), config.limits.key_retention));
+        tokio::spawn(redelivery.clone().run(database, journal(), health(), peers.clone()));
     }
-    Admission {
-        memory: memory.clone(),
-        dispatcher: dispatcher.clone(),
-        long_polls,
-        peers,
-        cleanup,
-        redelivery,
-        clock: clock.clone(),
-        poll_interval: config.poll_interval,
-        shutdown: shutdown.clone(),
-    }
+    BackgroundLoops { long_polls, peers, cleanup, redelivery }
 }
 
 impl RunningService {

@@ -1,12 +1,13 @@
 //! Deletes the rows of deleted queues, and expired idempotency keys, in small batches. Runs beside the path of requests.
 
+use crate::database::background_client::BackgroundClient;
 use crate::database::connection::Database;
-use crate::database::error::one_line;
+use crate::database::error::{DatabaseError, one_line};
 use crate::observe::journal::Journal;
+use crate::path::health::{BackgroundLoop, Health};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
-use tokio_postgres::Client;
 
 /// How often it runs without a wake-up.
 const EVERY: Duration = Duration::from_secs(30);
@@ -41,10 +42,16 @@ impl Cleanup {
     }
 
     /// Runs until it is dropped. If the database is unreachable, it tries again later.
-    pub(crate) async fn run(self, database: Database, journal: Arc<Journal>, key_retention: Duration) {
-        let mut client: Option<Client> = None;
+    pub(crate) async fn run(
+        self,
+        database: Database,
+        journal: Arc<Journal>,
+        health: Arc<Health>,
+        key_retention: Duration,
+    ) {
+        let mut client: Option<BackgroundClient> = None;
         loop {
-            if let Err(error) = clean_up(&database, &mut client, key_retention).await {
+            if let Err(error) = clean_up(&database, &mut client, &health, key_retention).await {
                 journal.note_connect_failure(&one_line(&error));
                 client = None;
             }
@@ -56,24 +63,31 @@ impl Cleanup {
 
 async fn clean_up(
     database: &Database,
-    client: &mut Option<Client>,
+    client: &mut Option<BackgroundClient>,
+    health: &Health,
     key_retention: Duration,
-) -> Result<(), tokio_postgres::Error> {
+) -> Result<(), DatabaseError> {
     let client = match client {
         Some(open) if !open.is_closed() => open,
-        _ => client.insert(database.connect_bare().await?),
+        _ => client.insert(database.connect_in_background().await?),
     };
     // The tables may not exist yet.
     let there = client.query_one("SELECT to_regclass('idempotency_key') IS NOT NULL", &[]).await?;
     if !there.get::<_, bool>(0) {
+        health.note_round(BackgroundLoop::Cleanup);
         return Ok(());
     }
     for table in TABLES {
         let piece = PIECE.replace("{table}", table);
-        while client.execute(&piece, &[]).await? > 0 {}
+        while client.execute(&piece, &[]).await? > 0 {
+            health.note_round(BackgroundLoop::Cleanup);
+        }
     }
     let kept_ms = i64::try_from(key_retention.as_millis()).unwrap_or(i64::MAX);
-    while client.execute(KEYS, &[&kept_ms]).await? > 0 {}
+    while client.execute(KEYS, &[&kept_ms]).await? > 0 {
+        health.note_round(BackgroundLoop::Cleanup);
+    }
     client.execute(FORGET, &[]).await?;
+    health.note_round(BackgroundLoop::Cleanup);
     Ok(())
 }

@@ -3,9 +3,9 @@
 use thiserror::Error;
 use tokio_postgres::error::SqlState;
 
-/// Why there is no connection.
+/// Why there is no connection, or no reply.
 #[derive(Debug, Error)]
-pub(crate) enum ConnectError {
+pub(crate) enum DatabaseError {
     #[error("{}", one_line(.0))]
     Postgres(#[from] tokio_postgres::Error),
     #[error("it does not answer")]
@@ -19,14 +19,14 @@ fn is_forbidden(error: &tokio_postgres::Error) -> bool {
     error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE)
 }
 
-impl ConnectError {
+impl DatabaseError {
     /// Whether only a human can solve it. Otherwise the database may just not be up yet.
     pub(crate) fn is_lasting(&self) -> bool {
         match self {
-            ConnectError::Silent => false,
-            ConnectError::Schema(SchemaError::Postgres(error)) => is_forbidden(error),
-            ConnectError::Schema(_) => true,
-            ConnectError::Postgres(error) => {
+            DatabaseError::Silent => false,
+            DatabaseError::Schema(SchemaError::Postgres(error)) => is_forbidden(error),
+            DatabaseError::Schema(_) => true,
+            DatabaseError::Postgres(error) => {
                 let is_refused = |code: &SqlState| code.code().starts_with("28") || code.code().starts_with("3D");
                 error.code().is_some_and(is_refused) || is_forbidden(error)
             }

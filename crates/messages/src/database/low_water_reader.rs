@@ -1,17 +1,21 @@
 //! Reads low-water marks, beside the path of requests and over a connection of its own. It records the last drawn id, waits until all
 //! transactions that can have drawn one of these ids have ended, and then finds the oldest message.
 
+use crate::database::background_client::BackgroundClient;
 use crate::database::connection::Database;
-use crate::database::error::one_line;
+use crate::database::error::{DatabaseError, one_line};
 use crate::database::low_water::{LowWaterMark, LowWaterMarks, SCAN_FROM, UNKNOWN};
 use crate::observe::journal::Journal;
+use crate::path::health::{BackgroundLoop, Health};
 use clock::{Clock, Nanos};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio_postgres::{Client, Error, Statement};
+use tokio_postgres::Statement;
 
 /// Pause between two rounds while messages are taken out.
 const PAUSE: Duration = Duration::from_millis(50);
+/// A round without anything to read.
+const IDLE_ROUND: Duration = Duration::from_secs(10);
 /// Pairs in one round.
 const PAIRS_PER_ROUND: usize = 1000;
 
@@ -28,7 +32,7 @@ struct DrawnIds {
 }
 
 struct Reader {
-    client: Client,
+    client: BackgroundClient,
     end_era: Statement,
     read_marks: Statement,
     drawn: DrawnIds,
@@ -37,11 +41,19 @@ struct Reader {
 }
 
 /// Reads marks while messages are taken out, until it is dropped. Not started without a database.
-pub(crate) async fn run(all: Arc<LowWaterMarks>, database: Database, clock: Clock, journal: Arc<Journal>) {
+pub(crate) async fn run(
+    all: Arc<LowWaterMarks>,
+    database: Database,
+    clock: Clock,
+    journal: Arc<Journal>,
+    health: Arc<Health>,
+) {
     let mut reader: Option<Reader> = None;
     loop {
-        if !all.has_stale() {
-            all.stale.notified().await;
+        health.note_round(BackgroundLoop::LowWater);
+        // Without anything to read, the round is empty.
+        if !all.has_stale() && tokio::time::timeout(IDLE_ROUND, all.stale.notified()).await.is_err() {
+            continue;
         }
         if let Err(error) = round(&all, &database, &clock, &mut reader).await {
             journal.note_connect_failure(&one_line(&error));
@@ -56,7 +68,7 @@ async fn round(
     database: &Database,
     clock: &Clock,
     reader: &mut Option<Reader>,
-) -> Result<(), Error> {
+) -> Result<(), DatabaseError> {
     let Some(reader) = reader.as_mut().filter(|open| !open.client.is_closed()) else {
         *reader = Some(Reader::open(database, clock).await?);
         return Ok(());
@@ -83,8 +95,8 @@ async fn round(
 }
 
 impl Reader {
-    async fn open(database: &Database, clock: &Clock) -> Result<Reader, Error> {
-        let client = database.connect_bare().await?;
+    async fn open(database: &Database, clock: &Clock) -> Result<Reader, DatabaseError> {
+        let client = database.connect_in_background().await?;
         let connected = clock.now();
         let end_era = client.prepare(include_str!("end_era.sql")).await?;
         let read_marks = client.prepare(&include_str!("low_water.sql").replace("{scan_from}", SCAN_FROM)).await?;
@@ -98,7 +110,7 @@ impl Reader {
     async fn read_marks(
         &self,
         pairs: &[(String, String, LowWaterMark)],
-    ) -> Result<Option<Vec<Option<(i32, i32, Option<i64>)>>>, Error> {
+    ) -> Result<Option<Vec<Option<(i32, i32, Option<i64>)>>>, DatabaseError> {
         let queues: Vec<&str> = pairs.iter().map(|(queue, _, _)| queue.as_str()).collect();
         self.client.execute(&self.end_era, &[&queues]).await?;
         let receivers: Vec<&str> = pairs.iter().map(|(_, receiver, _)| receiver.as_str()).collect();
@@ -119,7 +131,7 @@ impl Reader {
 }
 
 /// The order matters: the second query must start after the first has its result.
-async fn read_drawn_ids(client: &Client) -> Result<DrawnIds, Error> {
+async fn read_drawn_ids(client: &BackgroundClient) -> Result<DrawnIds, DatabaseError> {
     let last_id = client.query_one(LAST_ID, &[]).await?.get(0);
     let transaction_id = client.query_one(TRANSACTION_ID, &[]).await?.get(0);
     Ok(DrawnIds { last_id, transaction_id })

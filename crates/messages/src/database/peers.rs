@@ -3,8 +3,9 @@
 //! only while a peer has waiting polls. They can be lost, because each poll also tries again by itself.
 
 use crate::database::connection::Database;
-use crate::database::error::one_line;
+use crate::database::error::{DatabaseError, one_line};
 use crate::observe::journal::Journal;
+use crate::path::health::{BackgroundLoop, Health};
 use crate::path::long_polls::LongPolls;
 use clock::{Clock, Nanos};
 use std::collections::{BTreeSet, HashMap};
@@ -12,7 +13,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::MissedTickBehavior;
-use tokio_postgres::Error;
 
 const LISTEN: &str = "LISTEN waystage_messages";
 /// Notifications need not be on disk; the setting applies to this transaction only.
@@ -80,9 +80,9 @@ impl Peers {
     }
 
     /// Exchanges notifications until it is dropped. If the database is unreachable, it tries again later.
-    pub(crate) async fn run(self: Arc<Peers>, database: Database, journal: Arc<Journal>) {
+    pub(crate) async fn run(self: Arc<Peers>, database: Database, journal: Arc<Journal>, health: Arc<Health>) {
         loop {
-            if let Err(error) = self.exchange(&database).await {
+            if let Err(error) = self.exchange(&database, &health).await {
                 journal.note_connect_failure(&one_line(&error));
             }
             tokio::time::sleep(RETRY_AFTER).await;
@@ -90,7 +90,7 @@ impl Peers {
     }
 
     /// Runs until the connection ends.
-    async fn exchange(&self, database: &Database) -> Result<(), Error> {
+    async fn exchange(&self, database: &Database, health: &Health) -> Result<(), DatabaseError> {
         let (client, mut notifications) = database.connect_listening().await?;
         client.batch_execute(LISTEN).await?;
         let notify = client.prepare(NOTIFY).await?;
@@ -104,7 +104,12 @@ impl Peers {
                     None => return Ok(()),
                 },
                 () = self.has_outgoing.notified() => {}
-                _ = again.tick() => self.announce_polls(),
+                _ = again.tick() => {
+                    self.announce_polls();
+                    // Its reply shows that the connection is not silent.
+                    client.batch_execute(LISTEN).await?;
+                    health.note_round(BackgroundLoop::Peers);
+                }
             }
             for text in self.outgoing() {
                 client.execute(&notify, &[&text]).await?;

@@ -2,14 +2,16 @@
 //! visible again or moves to the dead-letter queue. An expired message is deleted. Only the database's clock counts. Several services can
 //! do this at once.
 
+use crate::database::background_client::BackgroundClient;
 use crate::database::connection::Database;
-use crate::database::error::one_line;
+use crate::database::error::{DatabaseError, one_line};
 use crate::database::peers::Peers;
 use crate::observe::journal::Journal;
+use crate::path::health::{BackgroundLoop, Health};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
-use tokio_postgres::{Client, Error, Statement};
+use tokio_postgres::Statement;
 
 /// The longest pause: a peer may have leased or delayed a message that is due soon.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
@@ -42,7 +44,7 @@ pub(crate) struct Redelivery(Arc<Notify>);
 
 /// The redelivery's own connection.
 struct RedeliverySession {
-    client: Client,
+    client: BackgroundClient,
     due: Statement,
     expired: Statement,
     next: Statement,
@@ -59,10 +61,10 @@ impl Redelivery {
     }
 
     /// Runs until it is dropped. If the database is unreachable, it tries again later.
-    pub(crate) async fn run(self, database: Database, journal: Arc<Journal>, peers: Arc<Peers>) {
+    pub(crate) async fn run(self, database: Database, journal: Arc<Journal>, health: Arc<Health>, peers: Arc<Peers>) {
         let mut session: Option<RedeliverySession> = None;
         loop {
-            let pause = match redeliver_all(&database, &mut session, &peers, &journal).await {
+            let pause = match redeliver_all(&database, &mut session, &peers, &journal, &health).await {
                 Ok(pause) => pause,
                 Err(error) => {
                     journal.note_connect_failure(&one_line(&error));
@@ -82,16 +84,20 @@ async fn redeliver_all(
     session: &mut Option<RedeliverySession>,
     peers: &Peers,
     journal: &Journal,
-) -> Result<Duration, Error> {
+    health: &Health,
+) -> Result<Duration, DatabaseError> {
     if session.as_ref().is_none_or(|open| open.client.is_closed()) {
         *session = RedeliverySession::open(database).await?;
     }
     // The tables may not exist yet.
     let Some(session) = session else { return Ok(LONGEST_PAUSE) };
-    while session.redeliver_batch(peers, journal).await? {}
+    while session.redeliver_batch(peers, journal).await? {
+        health.note_round(BackgroundLoop::Redelivery);
+    }
     loop {
         let expired = session.client.execute(&session.expired, &[&session.begin_ms, &BATCH]).await?;
         journal.count_due(DELETED, expired);
+        health.note_round(BackgroundLoop::Redelivery);
         if expired == 0 {
             return session.pause().await;
         }
@@ -99,8 +105,8 @@ async fn redeliver_all(
 }
 
 impl RedeliverySession {
-    async fn open(database: &Database) -> Result<Option<RedeliverySession>, Error> {
-        let client = database.connect_bare().await?;
+    async fn open(database: &Database) -> Result<Option<RedeliverySession>, DatabaseError> {
+        let client = database.connect_in_background().await?;
         let there = client.query_one("SELECT to_regclass('idempotency_key') IS NOT NULL", &[]).await?;
         if !there.get::<_, bool>(0) {
             return Ok(None);
@@ -111,7 +117,7 @@ impl RedeliverySession {
     }
 
     /// Handles a batch and wakes the polls that wait for its messages. Returns whether more may be due.
-    async fn redeliver_batch(&self, peers: &Peers, journal: &Journal) -> Result<bool, Error> {
+    async fn redeliver_batch(&self, peers: &Peers, journal: &Journal) -> Result<bool, DatabaseError> {
         let mut moved = 0;
         for row in self.client.query(&self.due, &[&self.begin_ms, &BATCH]).await? {
             let messages: i64 = row.get(0);
@@ -128,7 +134,7 @@ impl RedeliverySession {
         Ok(moved >= BATCH)
     }
 
-    async fn pause(&mut self) -> Result<Duration, Error> {
+    async fn pause(&mut self) -> Result<Duration, DatabaseError> {
         let row = self.client.query_one(&self.next, &[&self.begin_ms]).await?;
         let (now_ms, due_ms): (i64, Option<i64>) = (row.get(0), row.get(1));
         if self.begin_ms == 0 {

@@ -11,6 +11,7 @@ use crate::observe::client_connections::{BODY, ClientConnections};
 use crate::observe::journal::{Journal, server_timing};
 use crate::path::admit::Admission;
 use crate::path::failure::Failure;
+use crate::path::health::Health;
 use crate::path::memory::{Memory, Reservation};
 use crate::path::parse::request::{HttpRequest, Parse, ParsedRequest, ReplyFormat};
 use crate::path::work::Work;
@@ -32,6 +33,7 @@ pub(crate) struct Service {
     pub(crate) admission: Admission,
     pub(crate) memory: Arc<Memory>,
     pub(crate) journal: Arc<Journal>,
+    pub(crate) health: Arc<Health>,
     pub(crate) limits: Limits,
     pub(crate) clients: ClientLimits,
     pub(crate) connections: Arc<ClientConnections>,

@@ -154,6 +154,7 @@ impl From<Failure> for Problem {
             Failure::Overloaded | Failure::OutOfMemory => Problem::new(unavailable, "overloaded", "Overloaded", detail),
             Failure::ShuttingDown => Problem::new(unavailable, "shutting-down", "Shutting down", detail),
             Failure::DatabaseDown => Problem::new(unavailable, "database-down", "The database is down", detail),
+            Failure::NotReady(_) => Problem::new(unavailable, "not-ready", "Not ready", detail),
             Failure::InDoubt => Problem::new(unavailable, "in-doubt", "Outcome unknown", detail),
             Failure::DatabaseError(_) => Problem::new(unavailable, "database-error", "Database error", detail),
             Failure::Internal(_) => {

@@ -44,9 +44,7 @@ pub(crate) fn response(answer: Answer, format: ReplyFormat, reservation: Option<
         Answer::ExpiredLeases(unsettled) if format == ReplyFormat::Json => {
             document(StatusCode::OK, &documents::NotAcknowledged { not_acknowledged: unsettled })
         }
-        Answer::Created(false) | Answer::Deleted | Answer::Present | Answer::ExpiredLeases(_) => {
-            empty(StatusCode::NO_CONTENT)
-        }
+        Answer::Created(false) | Answer::Deleted | Answer::ExpiredLeases(_) => empty(StatusCode::NO_CONTENT),
     }
 }
 

@@ -10,7 +10,7 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use axum::routing::{MethodFilter, on};
 use clock::Process;
@@ -32,6 +32,7 @@ pub(crate) fn router(service: Arc<Service>) -> Router {
         let handler = match operation.handler {
             Handler::Work(read) => on(method, at(read)),
             Handler::Alive => on(method, async || fixed("text/plain; charset=utf-8", "ok\n".into())),
+            Handler::Ready => on(method, readiness),
             Handler::Metrics => on(method, metrics_page),
             Handler::Description => {
                 let text = text.clone();
@@ -79,6 +80,17 @@ fn at(parse: Parse) -> impl Fn(State<Arc<Service>>, Names, Request) -> ResponseF
     }
 }
 
+async fn readiness(State(service): State<Arc<Service>>) -> Response {
+    match service.health.check() {
+        Ok(()) => {
+            let mut response = Response::new(Body::empty());
+            *response.status_mut() = StatusCode::NO_CONTENT;
+            response
+        }
+        Err(failure) => Problem::from(failure).response(),
+    }
+}
+
 async fn metrics_page(State(service): State<Arc<Service>>, mut headers: HeaderMap) -> Response {
     if service.metrics_need_token
         && let Err(problem) = service.tokens.grant(&mut headers).and_then(|grant| grant.check_admin())
@@ -91,6 +103,7 @@ async fn metrics_page(State(service): State<Arc<Service>>, mut headers: HeaderMa
         connections: service.connections.counts(),
         queues: admission.dispatcher.queue_lengths(),
         polls: admission.long_polls.len(),
+        loop_ages: service.health.ages(),
         memory: [service.memory.reserved_bytes(), service.memory.limit()],
         process: Process::now(),
     });

@@ -71,7 +71,7 @@ impl Grant {
                 Permission::Receive
             }
             Work::CreateQueue(..) | Work::DeleteQueue(_) => Permission::Admin,
-            Work::ShowQueue(_) | Work::ListQueues | Work::Probe => Permission::All,
+            Work::ShowQueue(_) | Work::ListQueues => Permission::All,
         };
         // Operations that only show the existence of queues need no permission.
         if needed != Permission::All && !token.permits(needed) {
@@ -137,6 +137,6 @@ fn queue(work: &Work) -> Option<&str> {
         }
         Work::CreateQueue(name, _) | Work::DeleteQueue(name) | Work::ShowQueue(name) => Some(name),
         // Only the receiver of a message knows its lease token.
-        Work::Lease(_) | Work::WaitingQueues(_) | Work::ListQueues | Work::Probe => None,
+        Work::Lease(_) | Work::WaitingQueues(_) | Work::ListQueues => None,
     }
 }

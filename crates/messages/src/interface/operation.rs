@@ -40,6 +40,7 @@ pub(crate) enum Handler {
     /// The dispatcher, with the work that this function parses.
     Work(Parse),
     Alive,
+    Ready,
     Metrics,
     Description,
     Page,
@@ -146,7 +147,7 @@ pub(crate) const fn reply(status: u16, content: Content, description: &'static s
 impl Operation {
     /// The problem types that the operation can return.
     pub(crate) fn problems(&self) -> Vec<&'static str> {
-        let Handler::Work(_) = self.handler else { return Vec::new() };
+        let Handler::Work(_) = self.handler else { return self.problems.to_vec() };
         let has_name = self.parameters.iter().any(|parameter| matches!(parameter.value, Value::Name));
         let of_name = has_name.then_some("invalid-name");
         let of_body = matches!(self.body, Body::Json(..) | Body::JsonOrNothing(..)).then_some("not-json");

@@ -3,7 +3,6 @@
 
 use crate::interface::operation::{Body, Content, Handler, Method, Operation, Reply, reply};
 use crate::interface::{lease_operations, message_operations, queue_operations};
-use crate::path::parse::queues;
 
 /// All operations by subject, in the order of the description.
 pub(crate) const SUBJECTS: &[(&str, &[Operation])] = &[
@@ -21,13 +20,16 @@ pub(crate) fn operations() -> impl Iterator<Item = &'static Operation> {
 /// Operations on the service itself.
 const SERVICE_OPERATIONS: &[Operation] = &[
     get("/healthz", "health", Handler::Alive, "Checks that the service is alive.", &[reply(200, TEXT, "It is.")]),
-    get(
-        "/readyz",
-        "ready",
-        Handler::Work(queues::probe),
-        "Checks that the database answers.",
-        &[reply(204, Content::Nothing, "The queue exists.")],
-    ),
+    Operation {
+        problems: &["database-down", "not-ready"],
+        ..get(
+            "/readyz",
+            "ready",
+            Handler::Ready,
+            "Reports whether the database answered within the last seconds and accepts writes, and all background loops make progress.",
+            &[reply(204, Content::Nothing, "The service is ready.")],
+        )
+    },
     get(
         "/metrics",
         "metrics",

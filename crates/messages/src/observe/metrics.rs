@@ -2,8 +2,10 @@
 
 use crate::observe::client_connections::{ClientConnectionCounts, TIMEOUTS};
 use crate::observe::journal::{Counts, DUE_OUTCOMES, OPERATION_LABELS, SERIES, intervals};
+use crate::path::health::LOOP_LABELS;
 use clock::Process;
 use std::fmt::Write;
+use std::time::Duration;
 
 /// Upper bounds of the histogram buckets in microseconds, the same as in the proxy.
 const BOUNDS_US: [u64; 21] = [
@@ -19,6 +21,8 @@ pub(crate) struct MetricsSnapshot {
     /// The length of each job queue.
     pub(crate) queues: Vec<usize>,
     pub(crate) polls: usize,
+    /// How long ago each background loop finished a round.
+    pub(crate) loop_ages: Option<[Duration; LOOP_LABELS.len()]>,
     /// Reserved bytes of bodies and replies, and their limit.
     pub(crate) memory: [usize; 2],
     pub(crate) process: Process,
@@ -70,6 +74,13 @@ pub(crate) fn page(snapshot: &MetricsSnapshot) -> String {
     ] {
         head(&mut page, name, "gauge", help);
         line(&mut page, name, "", &bytes);
+    }
+    if let Some(ages) = snapshot.loop_ages {
+        let name = "waystage_messages_loop_age_seconds";
+        head(&mut page, name, "gauge", "Time since a background loop last finished a round.");
+        for (label, age) in LOOP_LABELS.iter().zip(ages) {
+            line(&mut page, name, &format!("loop=\"{label}\""), &age.as_secs_f64());
+        }
     }
     stages(&mut page, counts);
     clients(&mut page, &snapshot.connections);
@@ -181,6 +192,7 @@ mod tests {
             connections: Arc::new(ClientConnections::new(5)).counts(),
             queues: vec![3, 0],
             polls: 7,
+            loop_ages: Some([Duration::from_millis(1500); 4]),
             memory: [3, 9],
             process: Process::now(),
         });
@@ -188,6 +200,7 @@ mod tests {
             "waystage_messages_requests_total{operation=\"pop\",status=\"204\"} 1",
             "waystage_messages_queue_length{queue=\"0\"} 3",
             "waystage_messages_long_polls 7",
+            "waystage_messages_loop_age_seconds{loop=\"redelivery\"} 1.5",
             "waystage_messages_buffered_bytes_max 9",
             "waystage_messages_clients_max 5",
             "waystage_messages_clients_timed_out_total{timeout=\"head\"} 0",

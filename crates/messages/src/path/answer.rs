@@ -14,6 +14,7 @@ use clock::{Clock, Nanos, Stage};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio_postgres::Error;
+use tokio_postgres::error::SqlState;
 
 /// How often a fetch runs in all, if it found only messages that other transactions have locked.
 const TRIES: usize = 3;
@@ -239,7 +240,6 @@ impl Worker<'_> {
                 statements.show_queue(client, name).await?.map(Answer::Queue).ok_or(Failure::UnknownQueue)
             }
             Work::ListQueues => Ok(Answer::Queues(statements.list_queues(client).await?)),
-            Work::Probe => statements.show_queue(client, "").await.map(|_| Ok(Answer::Present))?,
             Work::Send(_)
             | Work::Pop(_)
             | Work::Receive(..)
@@ -254,7 +254,9 @@ impl Worker<'_> {
     /// Answers jobs whose statement failed. Work that only reads is never in doubt.
     fn fail(&self, jobs: impl IntoIterator<Item = Job>, error: &Error) {
         let failure = Failure::of_statement(error);
-        self.is_over.fetch_or(failure == Failure::InDoubt, Ordering::Relaxed);
+        // After a failover this server stays read-only, and a new connection may reach the one that is not.
+        let is_read_only = error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION);
+        self.is_over.fetch_or(failure == Failure::InDoubt || is_read_only, Ordering::Relaxed);
         for job in jobs {
             let reads = job.work.only_reads();
             job.end(Err(if failure == Failure::InDoubt && reads { Failure::DatabaseDown } else { failure.clone() }));

@@ -49,7 +49,7 @@ impl JobBatch {
                 Work::Receive(fetch, _) => batch.receives[usize::from(!fetch.scope.sender.is_empty())].push(job),
                 Work::Peek(fetch) => batch.peeks[usize::from(!fetch.scope.sender.is_empty())].push(job),
                 Work::WaitingQueues(_) => batch.waiting_queues.push(job),
-                Work::CreateQueue(..) | Work::DeleteQueue(_) | Work::ShowQueue(_) | Work::ListQueues | Work::Probe => {
+                Work::CreateQueue(..) | Work::DeleteQueue(_) | Work::ShowQueue(_) | Work::ListQueues => {
                     batch.others.push(job);
                 }
             }

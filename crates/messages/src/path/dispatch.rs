@@ -6,6 +6,7 @@ use crate::database::connection::Database;
 use crate::database::low_water::LowWaterMarks;
 use crate::database::low_water_reader;
 use crate::observe::journal::Journal;
+use crate::path::health::Health;
 use crate::path::lane::Lane;
 use crate::path::memory::Memory;
 use crate::path::null_database::NullDatabase;
@@ -32,10 +33,17 @@ impl Dispatcher {
         memory: &Arc<Memory>,
         clock: &Clock,
         journal: &Arc<Journal>,
+        health: &Arc<Health>,
     ) -> (Dispatcher, Vec<JoinHandle<()>>) {
         let limits = &config.limits;
         let low_water_marks = LowWaterMarks::new(config.low_water_refresh_after);
-        tokio::spawn(low_water_reader::run(low_water_marks.clone(), database.clone(), clock.clone(), journal.clone()));
+        tokio::spawn(low_water_reader::run(
+            low_water_marks.clone(),
+            database.clone(),
+            clock.clone(),
+            journal.clone(),
+            health.clone(),
+        ));
         let (queues, workers, taken_requests) = match config.dispatch {
             DispatchConfig::Fused { lanes } => (lanes, 1, usize::MAX),
             DispatchConfig::Pool { connections } => (1, connections, 1),

@@ -23,6 +23,9 @@ pub(crate) enum Failure {
     ShuttingDown,
     #[error("the database is unreachable")]
     DatabaseDown,
+    /// The database is reachable, but the service cannot do all its work.
+    #[error("{0}")]
+    NotReady(String),
     /// The statement was running when the connection broke.
     #[error("the connection to the database broke during this request, which may or may not have been applied")]
     InDoubt,

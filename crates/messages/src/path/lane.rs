@@ -1,7 +1,8 @@
 //! Step 5. The loop that owns a database connection: takes the waiting jobs and has them answered as one batch, without waiting for more
 //! jobs. A lane whose connection broke reconnects; until then its jobs fail at once, so that clients can decide what to do.
 
-use crate::database::connection::{ConnectionDriver, Database, DatabaseSession};
+use crate::database::connection::{Database, DatabaseSession};
+use crate::database::connector::ConnectionDriver;
 use crate::database::low_water::LowWaterMarks;
 use crate::observe::journal::Journal;
 use crate::path::answer;
@@ -13,15 +14,13 @@ use crate::path::work::Job;
 use clock::{Clock, Nanos, Stage};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 
 #[cfg(test)]
 mod tests;
 
 /// Pause between two attempts to connect.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
-/// The server cancels a statement after half of this time. A server that is silent for longer has stopped or is unreachable.
-const SILENT_FOR: Duration = Duration::from_secs(60);
-
 /// The loop of one connection.
 #[derive(Debug)]
 pub(crate) struct Lane {
@@ -41,6 +40,7 @@ impl Lane {
         let mut session = self.database.connect(&self.clock).await.ok();
         let mut failed = Nanos::UNSET;
         let mut batch: u32 = 0;
+        let mut answered = Instant::now();
         while let Some(mut jobs) = self.take(&mut session).await {
             let now = self.clock.now();
             for job in &mut jobs {
@@ -48,11 +48,13 @@ impl Lane {
                 (job.measurements.lane, job.measurements.batch) = (self.number, batch);
             }
             batch = batch.wrapping_add(1);
-            if session.as_ref().is_none_or(|(session, _)| session.client.is_closed()) {
+            let is_closed = session.as_ref().is_none_or(|(session, _)| session.client.is_closed());
+            if is_closed || self.database.liveness.is_suspect(answered) {
                 session = None;
                 if !failed.is_set() || now >= failed + RETRY_AFTER {
                     session = self.connect().await;
                     failed = if session.is_some() { Nanos::UNSET } else { self.clock.now() };
+                    answered = Instant::now();
                 }
             }
             // The jobs were admitted when there was memory. Since then, other lanes may have fetched messages.
@@ -65,14 +67,16 @@ impl Lane {
             match &mut session {
                 Some((session, driver)) => {
                     self.journal.count_batch(jobs.len());
+                    let process = session.process.clone();
                     let serving =
                         answer::serve(session, &self.low_water_marks, &self.memory, JobBatch::of(jobs), &self.clock);
-                    let served = tokio::time::timeout(SILENT_FOR, driver.drive(serving)).await;
+                    let served = self.database.liveness.attend(&process, driver.drive(serving)).await;
                     // The jobs of a silent server are in doubt, which `admit` concludes from their dropped channels.
-                    is_over = served.unwrap_or_else(|_| {
-                        self.journal.note_connect_failure("it does not answer");
+                    is_over = served.unwrap_or_else(|error| {
+                        self.journal.note_connect_failure(&error.to_string());
                         true
                     });
+                    answered = Instant::now();
                 }
                 None => jobs.into_iter().for_each(|job| job.end(Err(Failure::DatabaseDown))),
             }

@@ -95,8 +95,6 @@ pub(crate) enum Work {
     DeleteQueue(String),
     ShowQueue(String),
     ListQueues,
-    /// Check whether the database answers.
-    Probe,
 }
 
 /// A message as clients receive it.
@@ -130,8 +128,6 @@ pub(crate) enum Answer {
     Queue(QueueState),
     /// Done, except for these lease tokens, whose leases had expired.
     ExpiredLeases(Vec<String>),
-    /// The database answers.
-    Present,
 }
 
 /// How a job ended.
@@ -165,7 +161,6 @@ impl Work {
             Work::DeleteQueue(_) => 32,
             Work::ShowQueue(_) => 33,
             Work::ListQueues => 34,
-            Work::Probe => 35,
             Work::Receive(..) => 36,
             Work::Lease(request) => match request.action {
                 LeaseAction::Acknowledge => 37,
@@ -183,7 +178,6 @@ impl Work {
             Work::Receive(..) => "receive",
             Work::Lease(_) => "lease",
             Work::Peek(_) => "peek",
-            Work::Probe => "other",
             _ => "queues",
         }
     }
@@ -200,7 +194,7 @@ impl Work {
             | Work::CreateQueue(name, _)
             | Work::DeleteQueue(name)
             | Work::ShowQueue(name) => name,
-            Work::ListQueues | Work::Probe => "",
+            Work::ListQueues => "",
         }
     }
 
@@ -216,7 +210,7 @@ impl Work {
 
     /// Whether the work changes nothing.
     pub(crate) fn only_reads(&self) -> bool {
-        matches!(self, Work::Peek(_) | Work::WaitingQueues(_) | Work::ShowQueue(_) | Work::ListQueues | Work::Probe)
+        matches!(self, Work::Peek(_) | Work::WaitingQueues(_) | Work::ShowQueue(_) | Work::ListQueues)
     }
 
     /// Whether the answer can contain messages.

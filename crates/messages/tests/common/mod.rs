@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 pub mod leases;
+pub mod relay;
 
 use clock::Clock;
 use messages::{Config, Embedded, EmbeddedError, RunningService};
@@ -15,7 +16,7 @@ use testkit::{Http, HttpReply};
 /// A PostgreSQL server that stops with the test, and its directory.
 pub struct Database {
     pub server: Embedded,
-    _directory: TempDir,
+    folder: TempDir,
 }
 
 impl Database {
@@ -23,7 +24,7 @@ impl Database {
     pub fn start() -> Option<Database> {
         let directory = tempfile::tempdir().unwrap();
         match Embedded::start_with(directory.path(), &["shared_buffers=16MB", "max_connections=60"]) {
-            Ok(server) => Some(Database { server, _directory: directory }),
+            Ok(server) => Some(Database { server, folder: directory }),
             Err(EmbeddedError::Missing) => {
                 assert!(
                     std::env::var_os("WAYSTAGE_REQUIRE_PEERS").is_none(),
@@ -34,6 +35,11 @@ impl Database {
             }
             Err(error) => panic!("{error}"),
         }
+    }
+
+    /// Where its data and its socket are.
+    pub fn directory(&self) -> &std::path::Path {
+        self.folder.path()
     }
 
     /// Runs statements without the service.

@@ -4,8 +4,9 @@ use super::*;
 use crate::embedded::{Embedded, EmbeddedError};
 use crate::observe::measurements::Measurements;
 use crate::observe::record_file::RecordSink;
+use crate::path::failure::Failure;
 use crate::path::queue::Bounds;
-use crate::path::work::{Answer, JobResult, Work};
+use crate::path::work::{JobResult, Work};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::sync::oneshot;
 
@@ -14,14 +15,21 @@ const BOUNDS: Bounds =
 const BACKEND: &str =
     "SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'";
 
-fn push_probe(queue: &JobQueue) -> oneshot::Receiver<JobResult> {
+fn push_read(queue: &JobQueue) -> oneshot::Receiver<JobResult> {
     let (back, receiver) = oneshot::channel();
-    queue.push(Job { work: Work::Probe, measurements: Measurements::default(), _reservation: None, back }).unwrap();
+    queue
+        .push(Job {
+            work: Work::ShowQueue("none".into()),
+            measurements: Measurements::default(),
+            _reservation: None,
+            back,
+        })
+        .unwrap();
     receiver
 }
 
 async fn pid(database: &Database) -> Pid {
-    let row = database.connect_bare().await.unwrap().query_one(BACKEND, &[]).await.unwrap();
+    let row = database.connect_in_background().await.unwrap().query_one(BACKEND, &[]).await.unwrap();
     Pid::from_raw(row.get(0)).unwrap()
 }
 
@@ -48,15 +56,15 @@ async fn a_lane_reconnects_when_its_server_stops_answering() {
         journal: Arc::new(Journal::new(RecordSink::default())),
     };
     let lane = tokio::spawn(lane.run());
-    assert_eq!(push_probe(&queue).await.unwrap().result, Ok(Answer::Present));
+    assert_eq!(push_read(&queue).await.unwrap().result, Err(Failure::UnknownQueue));
     let backend = pid(&database).await;
     kill_process(backend, Signal::STOP).unwrap();
-    let stuck = push_probe(&queue);
+    let stuck = push_read(&queue);
     // From here on, time advances whenever all tasks wait.
     tokio::time::pause();
     assert!(stuck.await.is_err(), "its channel is dropped, so admit reports it as in doubt");
     tokio::time::resume();
-    assert_eq!(push_probe(&queue).await.unwrap().result, Ok(Answer::Present));
+    assert_eq!(push_read(&queue).await.unwrap().result, Err(Failure::UnknownQueue));
     kill_process(backend, Signal::CONT).unwrap();
     queue.close();
     lane.await.unwrap();

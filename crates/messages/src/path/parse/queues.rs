@@ -38,10 +38,6 @@ pub(crate) fn waiting_queues(request: &HttpRequest<'_>) -> Result<ParsedRequest,
     Ok(ParsedRequest::plain(Work::WaitingQueues(request.name("receiver")?)))
 }
 
-pub(crate) fn probe(_: &HttpRequest<'_>) -> Result<ParsedRequest, Problem> {
-    Ok(ParsedRequest::plain(Work::Probe))
-}
-
 /// The settings in the document; none without a document.
 fn read(name: &str, body: &[u8], limits: &Limits) -> Result<Option<QueueSettings>, Problem> {
     if body.is_empty() {

@@ -1,0 +1,71 @@
+//! A connection for work beside the path of requests. Its calls fail if their reply does not come.
+
+use crate::database::connector::in_time;
+use crate::database::error::DatabaseError;
+use crate::database::liveness::{Liveness, ServerProcess};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Row, Statement, ToStatement};
+
+/// The connection.
+#[derive(Debug)]
+pub(crate) struct BackgroundClient {
+    client: Client,
+    process: ServerProcess,
+    liveness: Liveness,
+}
+
+type Parameters<'p> = &'p [&'p (dyn ToSql + Sync)];
+
+impl BackgroundClient {
+    /// Takes a connection that was just made.
+    pub(super) async fn new(client: Client, liveness: &Liveness) -> Result<BackgroundClient, DatabaseError> {
+        let process = in_time(ServerProcess::of(&client)).await?;
+        Ok(BackgroundClient { client, process, liveness: liveness.clone() })
+    }
+
+    /// Whether the connection has ended.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.client.is_closed()
+    }
+
+    /// Prepares a statement.
+    pub(crate) async fn prepare(&self, text: &str) -> Result<Statement, DatabaseError> {
+        self.attend(self.client.prepare(text)).await
+    }
+
+    /// Runs statements without parameters.
+    pub(crate) async fn batch_execute(&self, text: &str) -> Result<(), DatabaseError> {
+        self.attend(self.client.batch_execute(text)).await
+    }
+
+    /// Runs a statement. Returns the number of its rows.
+    pub(crate) async fn execute<T>(&self, statement: &T, parameters: Parameters<'_>) -> Result<u64, DatabaseError>
+    where
+        T: ?Sized + ToStatement,
+    {
+        self.attend(self.client.execute(statement, parameters)).await
+    }
+
+    /// Runs a statement that returns rows.
+    pub(crate) async fn query<T>(&self, statement: &T, parameters: Parameters<'_>) -> Result<Vec<Row>, DatabaseError>
+    where
+        T: ?Sized + ToStatement,
+    {
+        self.attend(self.client.query(statement, parameters)).await
+    }
+
+    /// Runs a statement that returns one row.
+    pub(crate) async fn query_one<T>(&self, statement: &T, parameters: Parameters<'_>) -> Result<Row, DatabaseError>
+    where
+        T: ?Sized + ToStatement,
+    {
+        self.attend(self.client.query_one(statement, parameters)).await
+    }
+
+    async fn attend<R>(
+        &self,
+        call: impl Future<Output = Result<R, tokio_postgres::Error>>,
+    ) -> Result<R, DatabaseError> {
+        Ok(self.liveness.attend(&self.process, call).await??)
+    }
+}

@@ -1,0 +1,176 @@
+//! Whether the server still works on a statement whose reply has not come. A network can drop the bytes of a connection and leave it open:
+//! then the reply never comes, and only the server knows that it has finished. One more connection asks it.
+
+use crate::database::connector::Connector;
+use crate::database::error::DatabaseError;
+use std::pin::pin;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout};
+use tokio_postgres::Client;
+
+/// A statement that takes longer than this is looked up at the server, again and again.
+const LOOK_UP_EVERY: Duration = Duration::from_secs(1);
+/// For the connection that looks up, and for each of its statements.
+const LOOK_UP_WITHIN: Duration = Duration::from_secs(2);
+/// Pause between two attempts to open the connection that looks up.
+const RETRY_AFTER: Duration = Duration::from_millis(500);
+/// The server cancels a statement after half of this time. If nothing is known of the server for longer, it is unreachable.
+const SILENT_FOR: Duration = Duration::from_secs(60);
+
+/// `backend_start` distinguishes processes that have the same number at different times, or on different servers.
+const OWN_PROCESS: &str =
+    "SELECT pid, extract(epoch FROM backend_start)::text FROM pg_stat_activity WHERE pid = pg_backend_pid()";
+/// `ClientWrite`: the process waits for a connection that takes no more bytes.
+const STATE: &str = "SELECT state = 'disabled', state = 'active' AND wait_event IS DISTINCT FROM 'ClientWrite',
+    extract(epoch FROM query_start)::text
+    FROM pg_stat_activity WHERE pid = $1 AND extract(epoch FROM backend_start)::text = $2";
+const TERMINATE: &str = "SELECT pg_terminate_backend(pid)
+    FROM pg_stat_activity WHERE pid = $1 AND extract(epoch FROM backend_start)::text = $2";
+const WRITABLE: &str = "SELECT current_setting('transaction_read_only') = 'off'";
+
+/// The server's process of one connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ServerProcess {
+    pid: i32,
+    started: String,
+}
+
+/// What the server's process of a connection does.
+#[derive(Debug, PartialEq, Eq)]
+enum Activity {
+    /// It runs a statement.
+    Running,
+    /// It has finished the statement that began at this time, and waits for the next one.
+    Waiting(Option<String>),
+    /// The process does not exist.
+    Gone,
+    /// The server does not answer, or does not track it.
+    Unknown,
+}
+
+/// Looks up what the server does, over a connection that is opened when it is needed first.
+#[derive(Clone, Debug)]
+pub(crate) struct Liveness {
+    connector: Connector,
+    look_up: Arc<Mutex<Option<LookUp>>>,
+    /// When the last statement began whose reply was lost.
+    silent_since: Arc<std::sync::Mutex<Option<Instant>>>,
+}
+
+/// The connection.
+#[derive(Debug)]
+enum LookUp {
+    Open(Client),
+    Failed(Instant),
+}
+
+impl ServerProcess {
+    /// The process of this connection.
+    pub(crate) async fn of(client: &Client) -> Result<ServerProcess, tokio_postgres::Error> {
+        let row = client.query_one(OWN_PROCESS, &[]).await?;
+        Ok(ServerProcess { pid: row.get(0), started: row.get(1) })
+    }
+}
+
+impl Liveness {
+    /// Looks up at the server that this connector reaches.
+    pub(super) fn new(connector: Connector) -> Liveness {
+        Liveness { connector, look_up: Arc::default(), silent_since: Arc::default() }
+    }
+
+    /// Runs work whose statements run in this process of the server. Gives up when the process has finished, but its reply does not
+    /// come, and ends the process. The outcome of the work is unknown then.
+    pub(crate) async fn attend<W: Future>(&self, process: &ServerProcess, work: W) -> Result<W::Output, DatabaseError> {
+        let mut work = pin!(work);
+        let began = Instant::now();
+        let mut before = Activity::Unknown;
+        loop {
+            if let Ok(done) = timeout(LOOK_UP_EVERY, &mut work).await {
+                return Ok(done);
+            }
+            let activity = tokio::select! {
+                biased;
+                done = &mut work => return Ok(done),
+                activity = self.activity(process) => activity,
+            };
+            // A reply can be on its way, so the same statement must have been over at two moments.
+            let is_lost = match &activity {
+                Activity::Running | Activity::Unknown => began.elapsed() >= SILENT_FOR,
+                Activity::Waiting(_) => activity == before,
+                Activity::Gone => true,
+            };
+            if is_lost {
+                *self.silent_since.lock().unwrap_or_else(PoisonError::into_inner) = Some(began);
+                tokio::spawn(self.clone().terminate(process.clone()));
+                return Err(DatabaseError::Silent);
+            }
+            before = activity;
+        }
+    }
+
+    /// Whether a connection may be silent that last had a reply at this time: another one has fallen silent since.
+    pub(crate) fn is_suspect(&self, answered: Instant) -> bool {
+        self.silent_since.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|since| answered < since)
+    }
+
+    /// Whether the database answers and accepts writes.
+    pub(crate) async fn is_writable(&self) -> Result<bool, DatabaseError> {
+        let is_writable: bool = self.look_up(async |client| client.query_one(WRITABLE, &[]).await?.try_get(0)).await?;
+        if !is_writable {
+            // A new connection may reach another server, which is writable.
+            *self.look_up.lock().await = None;
+        }
+        Ok(is_writable)
+    }
+
+    async fn activity(&self, process: &ServerProcess) -> Activity {
+        let rows = self.look_up(async |client| client.query(STATE, &[&process.pid, &process.started]).await).await;
+        match rows.as_deref() {
+            Err(_) => Activity::Unknown,
+            Ok([]) => Activity::Gone,
+            Ok([row, ..]) => match (row.get::<_, Option<bool>>(0), row.get::<_, Option<bool>>(1)) {
+                (Some(false), Some(true)) => Activity::Running,
+                (Some(false), _) => Activity::Waiting(row.get(2)),
+                _ => Activity::Unknown,
+            },
+        }
+    }
+
+    /// Ends the process of a connection that was given up: the server might keep it, and the locks of its statement, for hours.
+    async fn terminate(self, process: ServerProcess) {
+        // If the server cannot be reached, it ends the process when it notices the end of the connection.
+        let _ = self.look_up(async |client| client.query(TERMINATE, &[&process.pid, &process.started]).await).await;
+    }
+
+    /// Runs a statement on the connection that looks up.
+    async fn look_up<T>(
+        &self,
+        statement: impl AsyncFnOnce(&Client) -> Result<T, tokio_postgres::Error>,
+    ) -> Result<T, DatabaseError> {
+        let mut state = self.look_up.lock().await;
+        let client = match state.take() {
+            Some(LookUp::Open(client)) if !client.is_closed() => client,
+            // Many connections can be silent at once, and they wait here for each other.
+            Some(LookUp::Failed(at)) if at.elapsed() < RETRY_AFTER => {
+                *state = Some(LookUp::Failed(at));
+                return Err(DatabaseError::Silent);
+            }
+            _ => match timeout(LOOK_UP_WITHIN, self.connector.connect_alone()).await {
+                Ok(Ok(client)) => client,
+                failed => {
+                    *state = Some(LookUp::Failed(Instant::now()));
+                    return failed.unwrap_or(Err(DatabaseError::Silent)).and(Err(DatabaseError::Silent));
+                }
+            },
+        };
+        match timeout(LOOK_UP_WITHIN, statement(&client)).await {
+            Ok(result) => {
+                *state = Some(LookUp::Open(client));
+                Ok(result?)
+            }
+            Err(_) => Err(DatabaseError::Silent),
+        }
+    }
+}

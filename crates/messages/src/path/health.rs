@@ -1,0 +1,98 @@
+//! Whether the service can do its work: the state of the database, and how long ago each background loop finished a round. `/readyz` and
+//! the metrics read it, and no request to them reaches the database.
+
+use crate::path::failure::Failure;
+use clock::{Clock, Nanos};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// A loop that works beside the path of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BackgroundLoop {
+    Redelivery,
+    Cleanup,
+    LowWater,
+    Peers,
+}
+
+/// The label `loop` of each loop.
+pub(crate) const LOOP_LABELS: [&str; 4] = ["redelivery", "cleanup", "low_water", "peers"];
+/// A loop without a finished round for this long makes the service not ready. Each round and each pause is much shorter.
+const ROUND_MAX: Duration = Duration::from_secs(60);
+
+/// The state of the database and of the loops.
+#[derive(Debug)]
+pub(crate) struct Health {
+    clock: Clock,
+    database: Mutex<Result<(), Failure>>,
+    /// When each loop last finished a round.
+    rounds: [AtomicU64; LOOP_LABELS.len()],
+    has_loops: bool,
+}
+
+impl Health {
+    /// A service with this database; without one it is always ready.
+    pub(crate) fn new(clock: Clock, has_database: bool, is_reachable: bool) -> Health {
+        let now = clock.now();
+        let database = if is_reachable { Ok(()) } else { Err(Failure::DatabaseDown) };
+        Health {
+            clock,
+            database: Mutex::new(database),
+            rounds: std::array::from_fn(|_| AtomicU64::new(now.0)),
+            has_loops: has_database,
+        }
+    }
+
+    /// Records the state of the database.
+    pub(crate) fn set_database(&self, state: Result<(), Failure>) {
+        *self.database.lock().unwrap_or_else(PoisonError::into_inner) = state;
+    }
+
+    /// A loop has finished a round, or a part of one.
+    pub(crate) fn note_round(&self, which: BackgroundLoop) {
+        self.rounds[which as usize].store(self.clock.now().0, Ordering::Relaxed);
+    }
+
+    /// How long ago each loop finished a round, in the order of [`LOOP_LABELS`].
+    pub(crate) fn ages(&self) -> Option<[Duration; LOOP_LABELS.len()]> {
+        let now = self.clock.now();
+        let age = |round: &AtomicU64| now.after(Nanos(round.load(Ordering::Relaxed)));
+        self.has_loops.then(|| self.rounds.each_ref().map(age))
+    }
+
+    /// Whether requests can be served; if not, the reason.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        self.database.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        let ages = self.ages().unwrap_or_default();
+        match LOOP_LABELS.iter().zip(ages).find(|(_, age)| *age > ROUND_MAX) {
+            Some((name, age)) => {
+                Err(Failure::NotReady(format!("{name} has not finished a round for {} s", age.as_secs())))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loop_that_is_stuck_makes_the_service_not_ready() {
+        let (clock, manual) = Clock::manual(Nanos(1));
+        let health = Health::new(clock, true, true);
+        assert_eq!(health.check(), Ok(()));
+        manual.advance(ROUND_MAX);
+        health.note_round(BackgroundLoop::Redelivery);
+        manual.advance(Duration::from_secs(2));
+        assert_eq!(health.check(), Err(Failure::NotReady("cleanup has not finished a round for 62 s".into())));
+        for which in [BackgroundLoop::Cleanup, BackgroundLoop::LowWater, BackgroundLoop::Peers] {
+            health.note_round(which);
+        }
+        assert_eq!(health.check(), Ok(()));
+        assert_eq!(health.ages().unwrap()[0], Duration::from_secs(2));
+        health.set_database(Err(Failure::DatabaseDown));
+        assert_eq!(health.check(), Err(Failure::DatabaseDown));
+    }
+}

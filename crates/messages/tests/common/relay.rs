@@ -1,0 +1,99 @@
+//! A relay between a service and its database. It can fall silent: open connections stay open, but nothing passes any more.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::spawn;
+
+/// The relay. It ends with the process.
+pub struct Relay {
+    address: SocketAddr,
+    /// The connections that are open now are silent if their number is below this.
+    silent_below: Arc<AtomicUsize>,
+    connections: Arc<AtomicUsize>,
+    /// New connections are accepted, and nothing passes on them either.
+    is_down: Arc<AtomicBool>,
+}
+
+impl Relay {
+    /// A relay to the server with this directory.
+    pub fn start(directory: &Path) -> Relay {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let relay =
+            Relay { address, silent_below: Arc::default(), connections: Arc::default(), is_down: Arc::default() };
+        let socket = directory.join(".s.PGSQL.5432");
+        let (silent_below, connections, is_down) =
+            (relay.silent_below.clone(), relay.connections.clone(), relay.is_down.clone());
+        spawn(move || {
+            for client in listener.incoming().flatten() {
+                let number = connections.fetch_add(1, Ordering::SeqCst);
+                let (silent_below, is_down) = (silent_below.clone(), is_down.clone());
+                let is_silent = move || number < silent_below.load(Ordering::SeqCst) || is_down.load(Ordering::SeqCst);
+                relay_connection(client, socket.clone(), is_silent);
+            }
+        });
+        relay
+    }
+
+    /// The connection string through the relay.
+    pub fn url(&self) -> String {
+        format!("host=127.0.0.1 port={} user=waystage dbname=postgres", self.address.port())
+    }
+
+    /// The number of connections so far.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
+    }
+
+    /// Silences every open connection for ever. New ones work.
+    pub fn silence_open_connections(&self) {
+        self.silent_below.store(self.connections(), Ordering::SeqCst);
+    }
+
+    /// Silences every connection, and every new one until [`Relay::restore`].
+    pub fn silence(&self) {
+        self.is_down.store(true, Ordering::SeqCst);
+    }
+
+    /// New connections work again. Those of before stay silent.
+    pub fn restore(&self) {
+        self.silence_open_connections();
+        self.is_down.store(false, Ordering::SeqCst);
+    }
+}
+
+fn relay_connection(client: TcpStream, socket: PathBuf, is_silent: impl Fn() -> bool + Clone + Send + 'static) {
+    spawn(move || {
+        let Ok(server) = UnixStream::connect(socket) else { return };
+        let (to_server, from_server) = (server.try_clone().unwrap(), server);
+        let (from_client, to_client) = (client.try_clone().unwrap(), client);
+        let silent = is_silent.clone();
+        spawn(move || {
+            pass(from_client, &to_server, &silent);
+            let _ = to_server.shutdown(Shutdown::Both);
+        });
+        pass(from_server, &to_client, &is_silent);
+        let _ = to_client.shutdown(Shutdown::Both);
+    });
+}
+
+/// Passes bytes on. Drops them while the connection is silent, and never notices its end then.
+fn pass(mut from: impl Read, mut to: impl Write, is_silent: &impl Fn() -> bool) {
+    let mut bytes = [0; 64 << 10];
+    loop {
+        let count = from.read(&mut bytes).unwrap_or(0);
+        if is_silent() {
+            if count == 0 {
+                loop {
+                    std::thread::park();
+                }
+            }
+        } else if count == 0 || to.write_all(&bytes[..count]).is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! A network that falls silent: connections to the database stay open, but nothing passes any more. The service notices it and connects
+//! again.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use clock::Clock;
+use common::relay::Relay;
+use common::{Client, Database, serve};
+use messages::{Config, DispatchConfig};
+use std::thread::sleep;
+use std::time::Duration;
+
+/// From the return of the database to the end of everything that the silence held up. It takes 2 to 8 s; this machine may be busy.
+const RECOVERY: Duration = Duration::from_secs(25);
+const LEASE: Duration = Duration::from_secs(1);
+
+fn pop(client: &mut Client, queue: &str) -> (u16, String) {
+    client.short("POST", &format!("/v1/queues/{queue}/messages:pop"))
+}
+
+#[test]
+fn everything_works_again_soon_after_connections_have_fallen_silent() {
+    let Some(database) = Database::start() else { return };
+    for dispatch in [DispatchConfig::Fused { lanes: 2 }, DispatchConfig::Pool { connections: 3 }] {
+        let relay = Relay::start(database.directory());
+        let service = serve(&Config { dispatch, database: relay.url(), ..database.config() });
+        let mut client = Client::connect(service.address(), "alice");
+        for queue in ["a", "b", "c", "d"] {
+            client.short("PUT", &format!("/v1/queues/{queue}"));
+            while pop(&mut client, queue).0 == 200 {}
+        }
+        client.send("/v1/queues/a/messages", "leased");
+        let lease = format!("/v1/queues/a/messages:receive?lease={}s", LEASE.as_secs());
+        assert_eq!(client.short("POST", &lease).0, 200);
+        // The redelivery has seen the lease, and its next statement meets the silence.
+        sleep(LEASE / 2);
+        relay.silence_open_connections();
+        let clock = Clock::monotonic();
+        let returned = clock.now();
+        for queue in ["b", "c", "d"] {
+            while client.ask("POST", &format!("/v1/queues/{queue}/messages"), "x").status != 201 {
+                assert!(clock.now().after(returned) < RECOVERY, "{dispatch:?}: sends are still refused");
+            }
+        }
+        let sent = clock.now().after(returned);
+        while pop(&mut client, "a") != (200, "leased".into()) {
+            assert!(clock.now().after(returned) < RECOVERY + LEASE, "{dispatch:?}: the lease is not over");
+            sleep(Duration::from_millis(50));
+        }
+        eprintln!("{dispatch:?}: sends after {sent:?}, the lease after {:?}", clock.now().after(returned));
+        service.stop().unwrap();
+    }
+}
+
+#[test]
+fn an_outage_is_reported_and_everything_works_again_soon_after_it() {
+    let Some(database) = Database::start() else { return };
+    let relay = Relay::start(database.directory());
+    let service = serve(&Config { database: relay.url(), ..database.config() });
+    let address = service.address();
+    let mut client = Client::connect(address, "alice");
+    assert_eq!(client.short("PUT", "/v1/queues/q").0, 201);
+    assert_eq!(client.short("GET", "/readyz").0, 204);
+    relay.silence();
+    let sends: Vec<_> = (0..4)
+        .map(|_| std::thread::spawn(move || Client::connect(address, "bob").ask("POST", "/v1/queues/q/messages", "x")))
+        .collect();
+    until("the service is not ready", || client.short("GET", "/readyz").0 == 503);
+    assert_eq!(client.short("GET", "/healthz").0, 200);
+    let ages = |page: &str| page.lines().filter(|line| line.starts_with("waystage_messages_loop_age_seconds{")).count();
+    assert_eq!(ages(&client.short("GET", "/metrics").1), 4);
+    relay.restore();
+    let clock = Clock::monotonic();
+    let restored = clock.now();
+    let mut other = Client::connect(address, "carol");
+    while other.ask("POST", "/v1/queues/q/messages", "x").status != 201 || client.short("GET", "/readyz").0 != 204 {
+        assert!(clock.now().after(restored) < RECOVERY, "it does not work again");
+    }
+    eprintln!("recovered after {:?}", clock.now().after(restored));
+    for send in sends {
+        let status = send.join().unwrap().status;
+        assert!(status == 201 || status == 503, "{status}");
+    }
+    // The connections that were given up are not left on the server.
+    let left = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'waystage'";
+    let wanted = 2 + 5;
+    until("the server has no connection too many", || database.number(left) <= wanted);
+    service.stop().unwrap();
+}
+
+#[test]
+fn a_database_that_is_read_only_is_not_ready_and_connected_again() {
+    let Some(database) = Database::start() else { return };
+    let service = serve(&database.config());
+    let mut client = Client::connect(service.address(), "alice");
+    assert_eq!(client.short("PUT", "/v1/queues/q").0, 201);
+    assert_eq!(client.short("GET", "/readyz").0, 204);
+    database.run("ALTER ROLE waystage SET default_transaction_read_only = on");
+    database.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'waystage'");
+    until("the service is not ready", || {
+        let (status, text) = client.short("GET", "/readyz");
+        status == 503 && text.contains("read-only")
+    });
+    let send = |client: &mut Client| client.ask("POST", "/v1/queues/q/messages", "x").status;
+    assert_eq!(send(&mut client), 503);
+    database.run("BEGIN READ WRITE; ALTER ROLE waystage RESET default_transaction_read_only; COMMIT");
+    until("new connections are writable", || send(&mut client) == 201 && client.short("GET", "/readyz").0 == 204);
+    service.stop().unwrap();
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    for _ in 0..3000 {
+        if is_so() {
+            return;
+        }
+        sleep(Duration::from_millis(20));
+    }
+    panic!("not in time: {what}");
+}
