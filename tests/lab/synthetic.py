@@ -84,10 +84,14 @@ def record_bytes(
     return b"WAYREC" + version.encode() + struct.pack("<I", len(text)) + text + table.tobytes() + footer
 
 
-def histogram_text(values_ns: np.ndarray) -> str:
+def histogram_text(values_ns: np.ndarray, count: int | None = None) -> str:
+    """The histogram of the values, each as often as it takes for `count` requests, evenly."""
     histogram = HdrHistogram(1, 3_600_000_000_000, 3)
-    for value in values_ns:
-        histogram.record_value(int(value))
+    count = len(values_ns) if count is None else count
+    ends = np.arange(1, len(values_ns) + 1) * count // max(1, len(values_ns))
+    for value, times in zip(values_ns, np.diff(ends, prepend=0), strict=True):
+        if times:
+            histogram.record_value(int(value), int(times))
     return histogram.encode().decode()
 
 
@@ -110,20 +114,20 @@ class Truth:
 
 def responses_ns(truth: Truth, clients: int, think_s: float, count: int) -> np.ndarray:
     """Exponential response times whose mean obeys the interactive law, apart from a given error."""
-    mean_ns = 1e9 * (clients / truth.throughput_per_s - think_s) * (1 + truth.law_error)
+    mean_ns = response_mean_ns(truth, clients, think_s)
     shares = (np.arange(count) + 0.5) / count
     values = -np.log1p(-shares)
     return np.maximum(1, values * mean_ns / values.mean()).astype(np.int64)
 
 
-def _times(values_ns: np.ndarray) -> dict:
+def _times(values_ns: np.ndarray, count: int = 0) -> dict:
     return {
         "mean_ns": float(values_ns.mean()) if len(values_ns) else 0.0,
         "std_ns": float(values_ns.std()) if len(values_ns) else 0.0,
         "min_ns": 0,
         "max_ns": 0,
         "percentiles": {},
-        "histogram": histogram_text(values_ns),
+        "histogram": histogram_text(values_ns, count),
     }
 
 
@@ -132,7 +136,8 @@ def summary(planned: dict, truth: Truth) -> dict:
     requests = round(truth.throughput_per_s * WINDOW_S)
     values = responses_ns(truth, load.clients, load.think_mean_s, min(requests, 2000))
     operation = {"count": requests, "hits": requests, "misses": 0, "errors": 0}
-    operation |= {"response": _times(values), "service": _times(values), "slip": _times(values[:0])}
+    operation |= {"response": _times(values, requests), "service": _times(values, requests)}
+    operation |= {"slip": _times(values[:0])}
     nothing = {"count": 0, "hits": 0, "misses": 0, "errors": 0}
     nothing |= {name: _times(values[:0]) for name in ("response", "service", "slip")}
     return {
@@ -172,10 +177,18 @@ def summary(planned: dict, truth: Truth) -> dict:
     }
 
 
-def joined_records(truth: Truth, count: int = 400) -> tuple[np.ndarray, np.ndarray]:
-    """The load's and the proxy's rows of the same requests; every stage has a known duration."""
+def response_mean_ns(truth: Truth, clients: int, think_s: float) -> float:
+    """The mean response time by the interactive law, apart from a given error."""
+    return 1e9 * (clients / truth.throughput_per_s - think_s) * (1 + truth.law_error)
+
+
+def joined_records(truth: Truth, response_ns: float, count: int = 400) -> tuple[np.ndarray, np.ndarray]:
+    """The load's and the proxy's rows of the same requests; every stage has a known duration.
+
+    The client's requests were due earlier than they were issued, so that their response time is `response_ns`.
+    """
     client, proxy = rows("load", count), rows("proxy", count)
-    start = START_NS + 1_000_000 + np.arange(count) * 1_000_000
+    start = START_NS + 3_000_000 + np.arange(count) * round(0.99 * WINDOW_S * 1e9 / count)
     client["intended"] = client["issued"] = client["sent"] = start
     clock = start + BEFORE_NS
     proxy["received"] = clock
@@ -183,6 +196,7 @@ def joined_records(truth: Truth, count: int = 400) -> tuple[np.ndarray, np.ndarr
         clock = clock + length
         proxy[stamp] = clock
     client["completed"] = clock + AFTER_NS
+    client["intended"] = np.minimum(client["issued"], client["completed"] - np.uint64(round(response_ns)))
     return client, proxy[::-1].copy()
 
 
@@ -231,10 +245,14 @@ def write_trial(
     if status == "measured":
         (trial / "load.json").write_text(json.dumps(summary(planned, truth)))
         write_telemetry(trial, truth)
-        client, proxy = joined_records(truth)
-        (trial / "records" / "load-2.way").write_bytes(record_bytes("load", client))
+        client, proxy = joined_records(
+            truth, response_mean_ns(truth, planned.load.clients, planned.load.think_mean_s)
+        )
+        # One record for so many requests that their number is the summary's.
+        sample = max(1, round(truth.throughput_per_s * WINDOW_S / len(client)))
+        (trial / "records" / "load-2.way").write_bytes(record_bytes("load", client, sample=sample))
         if planned.system["kind"] == "proxy" and planned.system["proxy"]["stamps"] != "off":
             (trial / "records" / "proxy-1.way").write_bytes(
-                record_bytes("proxy", proxy, dropped=truth.dropped)
+                record_bytes("proxy", proxy, dropped=truth.dropped, sample=sample)
             )
     return trial

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from conftest import BLOCKS, CLIENTS, REPLICAS, true_throughput
 from scipy import stats
-from synthetic import AFTER_NS, BEFORE_NS, PROXY_STAGES_NS, WINDOW_S, Truth, write_trial
+from synthetic import AFTER_NS, PROXY_STAGES_NS, WINDOW_S, Truth, write_trial
 
 from waylab.analysis import analyse, read_analysis
 from waylab.errors import LabError
@@ -41,9 +41,9 @@ def test_response_times_and_the_interactive_law(run_folder):
     assert abs(found.interactive_law_error.mean) < 1e-5
     p95_ns = -math.log(0.05) * np.mean(means_ns)
     assert found.operations["all"].percentiles_ns["95"] == pytest.approx(p95_ns, rel=0.03)
-    assert found.operations["all"].count == 6000 and "set" not in found.operations
+    assert found.operations["all"].count == 120_400 and "set" not in found.operations
     shares = [point.share for point in found.distribution]
-    assert shares == sorted(shares) and max(shares) * 6000 <= 5990
+    assert shares == sorted(shares) and max(shares) * 120_400 <= 120_390
 
 
 def test_stages_sum_to_the_total_and_have_their_lengths(run_folder):
@@ -58,9 +58,12 @@ def test_both_views_differ_by_the_time_between_client_and_proxy(run_folder):
     inside_ns = sum(PROXY_STAGES_NS.values())
     assert view.joined.mean == 400 and view.unmatched.mean == 0
     assert view.proxy_mean_ns.mean == inside_ns
-    assert view.client_mean_ns.mean == inside_ns + BEFORE_NS + AFTER_NS
-    assert view.difference_mean_ns.mean == BEFORE_NS + AFTER_NS
-    assert (view.before_mean_ns.mean, view.after_mean_ns.mean) == (BEFORE_NS, AFTER_NS)
+    # Four clients obey the interactive law, in blocks of different throughput.
+    response_ns = sum(4e9 / (10_000 * factor) for factor in BLOCKS.values()) / len(BLOCKS)
+    assert view.client_mean_ns.mean == pytest.approx(response_ns, abs=1)
+    assert view.difference_mean_ns.mean == pytest.approx(response_ns - inside_ns, abs=1)
+    assert view.before_mean_ns.mean == pytest.approx(response_ns - inside_ns - AFTER_NS, abs=1)
+    assert view.after_mean_ns.mean == AFTER_NS
 
 
 def test_cpu_time_is_interpolated_to_the_window(run_folder):

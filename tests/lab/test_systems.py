@@ -9,7 +9,7 @@ import stat
 import pytest
 from made import made_configuration, made_stages, made_system
 from msgspec import convert
-from synthetic import Truth, joined_records, record_bytes, write_trial
+from synthetic import WINDOW_S, Truth, joined_records, record_bytes, response_mean_ns, write_trial
 
 from waylab.analysis import analyse
 from waylab.analysis.trial.links import hosts_in_use
@@ -167,11 +167,13 @@ def two_proxies(fake, tmp_path):
     truth = Truth(cpu_s={"proxy-0": 0.8, "proxy-1": 0.4, "backend-0": 0.2})
     (planned,) = read_run(directory).plan
     trial = write_trial(directory, planned, truth)
-    client, proxy = joined_records(truth)
+    client, proxy = joined_records(truth, response_mean_ns(truth, planned.load.clients, 0.0))
+    sample = round(truth.throughput_per_s * WINDOW_S / len(client))
     proxy["port"][::2], client["port"][::-2] = 41000, 41000
-    (trial / "records" / "load-2.way").write_bytes(record_bytes("load", client))
+    (trial / "records" / "load-2.way").write_bytes(record_bytes("load", client, sample=sample))
     for index in range(2):
-        (trial / "records" / f"proxy-{index + 1}.way").write_bytes(record_bytes("proxy", proxy[index::2]))
+        content = record_bytes("proxy", proxy[index::2], sample=sample)
+        (trial / "records" / f"proxy-{index + 1}.way").write_bytes(content)
     return directory, trial
 
 

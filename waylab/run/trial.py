@@ -16,8 +16,9 @@ from waylab.run.accounting import cpu_accounting
 from waylab.run.environment import machine_now
 from waylab.run.telemetry import INTERVAL_S, Telemetry
 from waylab.runfolder import paths
-from waylab.runfolder.files import read, write
+from waylab.runfolder.files import encoded, read, write, write_bytes
 from waylab.runfolder.load import LoadSummary
+from waylab.runfolder.manifest import MANIFEST_FORMAT, Manifest, hash_of, hashes, run_hash
 from waylab.runfolder.trial import (
     FAILED,
     MEASURED,
@@ -86,6 +87,7 @@ def run_trial(
         before=before,
         after=machine_now(),
         accounting=cpu_accounting(),
+        manifest=True,
         clock_step_s=round(time.time() - started_unix_s - (time.monotonic() - started_s), 6),
         processes=[
             ProcessOutcome(
@@ -99,8 +101,23 @@ def run_trial(
             for process in system.processes
         ],
     )
-    write(directory / paths.TRIAL, outcome)
+    _write_outcome(directory, trial, outcome)
     return outcome
+
+
+def _write_outcome(directory: Path, trial: Trial, outcome: TrialOutcome) -> None:
+    """Write the manifest, which includes the outcome, and then the outcome, so that this is the last file."""
+    content = encoded(outcome)
+    files = hashes(directory, (paths.MANIFEST, paths.TRIAL)) | {paths.TRIAL: hash_of(content)}
+    manifest = Manifest(
+        format=MANIFEST_FORMAT,
+        run_sha256=run_hash(directory),
+        trial=trial.id,
+        seed=trial.seed,
+        files=files,
+    )
+    write(directory / paths.MANIFEST, manifest)
+    write_bytes(directory / paths.TRIAL, content)
 
 
 def _database_facts(

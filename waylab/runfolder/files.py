@@ -20,6 +20,7 @@ from waylab.runfolder.analysis import Analysis
 from waylab.runfolder.comparison import RunComparison
 from waylab.runfolder.environment import Environment
 from waylab.runfolder.load import LoadSummary
+from waylab.runfolder.manifest import MANIFEST_FORMAT, Manifest
 from waylab.runfolder.prediction import Predictions
 from waylab.runfolder.run import Run
 from waylab.runfolder.stopping import Stopping
@@ -53,6 +54,12 @@ FILES: dict[type[msgspec.Struct], FileType] = {
         paths.LOAD_FORMAT,
         "the load wrote no summary",
         "docs/load-summary.md describes it; delete the trial's folder, then: waylab run --resume RUN",
+    ),
+    Manifest: FileType(
+        paths.MANIFEST,
+        MANIFEST_FORMAT,
+        "the trial left no manifest",
+        "delete the trial's folder, then: waylab run --resume RUN",
     ),
     Environment: FileType(
         paths.ENVIRONMENT, paths.ENVIRONMENT_FORMAT, "the run folder is incomplete", _START_ANEW
@@ -93,7 +100,12 @@ def write(path: Path, content: msgspec.Struct | Mapping[str, object]) -> None:
 
     JSON has no infinite numbers; they become null.
     """
-    write_bytes(path, msgspec.json.format(msgspec.json.encode(content, enc_hook=_plain), indent=1) + b"\n")
+    write_bytes(path, encoded(content))
+
+
+def encoded(content: msgspec.Struct | Mapping[str, object]) -> bytes:
+    """Return the bytes of a JSON file with this content."""
+    return msgspec.json.format(msgspec.json.encode(content, enc_hook=_plain), indent=1) + b"\n"
 
 
 def write_bytes(path: Path, content: bytes) -> None:

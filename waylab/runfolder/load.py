@@ -1,6 +1,11 @@
 """`load.json`: the parts of the load generator's summary that the lab reads. docs/load-summary.md has all of it."""
 
+from typing import Any
+
 from msgspec import Struct, field
+
+# Settings of the load generator, as docs/load-summary.md names them.
+Settings = dict[str, Any]
 
 # The operations of docs/load-messages.md; `d15` is one that consists of five requests.
 MESSAGE_OPERATIONS = "send send-to pop pop-from peek peek-from waiting create delete d15".split()
@@ -16,6 +21,7 @@ class LoadTotals(Struct, frozen=True, kw_only=True):
     errors: int  # error replies
     sent_bytes: int | None = None  # bytes of requests
     received_bytes: int | None = None  # bytes of replies
+    completed: int | None = None  # requests that were answered without an error within the window
     requests_answered: int | None = None  # answered requests of the whole run, warm-up included
     unsent: int | None = None  # requests of an open loop that were due and never sent
     achieved_share: float | None = None  # share of the due requests of an open loop that were answered
@@ -27,12 +33,14 @@ class LoadTimes(Struct, frozen=True, kw_only=True):
     mean_ns: float | None  # mean in nanoseconds; null without a request
     std_ns: float | None  # standard deviation in nanoseconds; null without a request
     histogram: str  # HdrHistogram in nanoseconds: V2, deflated, base64; "" if empty
+    unanswered: int = 0  # requests without a reply, which are slower than any time of the histogram
 
 
 class LoadOperation(Struct, frozen=True, kw_only=True):
     """One operation, such as get."""
 
     count: int  # number of requests
+    errors: int = 0  # number of requests that failed
     response: LoadTimes  # response time: from the intended start to the complete reply
 
 
@@ -87,12 +95,20 @@ class LoadVerification(Struct, frozen=True, kw_only=True):
     torn: int  # values that are parts of two writes
     stale: int  # values older than the last acknowledged write
     unexpected_reply: int  # replies that answer no request
+    unjudged: int = 0  # values whose staleness could not be judged, because a write of their key failed
 
 
 class LoadPart(Struct, frozen=True, kw_only=True):
     """One load generator of several."""
 
     cpu: LoadCpu  # its CPU time
+    settings: Settings = field(default_factory=dict)  # its settings by name
+
+
+class LoadMessages(Struct, frozen=True, kw_only=True):
+    """The fate of the messages of a run against a message service."""
+
+    verified: bool = True  # whether the load generator followed every message
 
 
 class LoadSummary(Struct, frozen=True, kw_only=True):
@@ -110,6 +126,9 @@ class LoadSummary(Struct, frozen=True, kw_only=True):
     verification: LoadVerification  # what was wrong with replies
     valid: bool  # the load generator's own verdict
     reasons: list[str]  # why the run is not valid
+    partial: bool = False  # whether the run ended before its time
+    settings: Settings = field(default_factory=dict)  # the settings of the load generator by name
+    messages: LoadMessages | None = None  # null for a load of memcached
     errors: dict[str, int] = field(default_factory=dict)  # count by first line of an error reply
     parts: list[LoadPart] = field(default_factory=list)  # the load generators of a merged summary
 

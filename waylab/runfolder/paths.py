@@ -16,6 +16,7 @@ SPEC = "spec.toml"
 ENVIRONMENT = "environment.json"
 TRIALS = "trials"
 TRIAL = "trial.json"
+MANIFEST = "manifest.json"
 LOAD = "load.json"
 PROCESSES = "processes.csv"
 MACHINE = "machine.csv"
@@ -35,3 +36,8 @@ FIGURES = "figures"
 def trial_directory(directory: Path, trial_id: str) -> Path:
     """Where a trial keeps its files."""
     return directory / TRIALS / trial_id
+
+
+def run_directory(trial_directory: Path) -> Path:
+    """Where the run of a trial keeps its files."""
+    return trial_directory.parent.parent

@@ -100,5 +100,6 @@ class TrialOutcome(Struct, frozen=True, kw_only=True):
     generators_overlap: float | None = None  # share of all windows in which every load generator measured
     before: MachineState | None = None  # the machine before the trial
     after: MachineState | None = None  # the machine after the trial
+    manifest: bool = False  # whether manifest.json has the hashes of the trial's files
     accounting: CpuAccounting | None = None  # what the kernel charges to a process; null if not recorded
     clock_step_s: float | None = None  # how far the wall clock moved against the monotonic one, in seconds

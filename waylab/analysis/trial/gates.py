@@ -3,6 +3,10 @@
 The report shows every gate, passed or not, with its value and its limit.
 """
 
+import re
+from dataclasses import dataclass
+
+from waylab.analysis.trial.agreement import MEASURED_MIN, shortened
 from waylab.analysis.trial.artifacts import Artifacts
 from waylab.analysis.trial.links import worst_check
 from waylab.runfolder.load import LoadSummary, LoadTotals
@@ -22,8 +26,22 @@ ACHIEVED_MIN = 0.99
 # machine slept.
 CLOCK_STEP_MAX_S = 0.5
 
+# A trial with many contradictions is another trial; a few lines say so.
+_NAMED_MAX = 4
+
+# Reasons of the load generator about values and messages.
+_OF_VALUES = re.compile(r"\bvalues\b|\bmessages?\b|matched no request")
+
 # What the load generator reports if messages came in another order than they were sent in.
 _DISORDER = "arrived after a later message of the same sender"
+
+
+@dataclass(frozen=True)
+class Consistency:
+    """What contradicts what: files their manifest (None without one), and numbers each other."""
+
+    changed: list[str] | None
+    disagreements: list[str]
 
 
 def judge(
@@ -32,6 +50,7 @@ def judge(
     load: LoadSummary,
     numbers: TrialNumbers,
     limits: GateLimits,
+    found: Consistency,
 ) -> list[Gate]:
     """Judge one trial; a gate that does not apply has `passed` null."""
     plan = artifacts.plan
@@ -55,7 +74,11 @@ def judge(
         _clock(outcome.clock_step_s),
         _links(artifacts, limits.link_error_max),
         _errors(load, limits.errors_max),
-        _verification(load, limits.verification, described.keeps_order),
+        _verification(load, limits.verification),
+        _load_verdict(load, limits.verification, described.keeps_order),
+        _duration(artifacts, load),
+        _manifest(found.changed),
+        _agreement(found.disagreements),
     ]
 
 
@@ -182,14 +205,47 @@ def _errors(load: LoadSummary, limit: int) -> Gate:
     return _gate("errors", errors <= limit, text, errors, limit)
 
 
-def _verification(load: LoadSummary, wanted: bool, keeps_order: bool) -> Gate:
+def _duration(artifacts: Artifacts, load: LoadSummary) -> Gate:
+    planned_s = artifacts.plan.load.test_time_s
+    text = shortened(artifacts.plan, load)
+    words = text or f"{load.measured_s:g} s of {planned_s:g} s were measured"
+    return _gate("duration", text is None, words, load.measured_s, MEASURED_MIN * planned_s)
+
+
+def _manifest(changed: list[str] | None) -> Gate:
+    if changed is None:
+        return _gate("manifest", None, "no manifest: an older version of the lab ran this trial")
+    text = "; ".join(changed[:_NAMED_MAX]) or "every file is as the trial left it"
+    return _gate("manifest", not changed, text, len(changed), 0)
+
+
+def _agreement(found: list[str]) -> Gate:
+    text = "; ".join(found[:_NAMED_MAX]) or "counts, times, settings and laws of all files agree"
+    return _gate("agreement", not found, text, len(found), 0)
+
+
+def _load_verdict(load: LoadSummary, verified: bool, keeps_order: bool) -> Gate:
+    """Return the load generator's own verdict, without the reasons that other gates judge."""
+    reasons = [reason for reason in load.reasons if keeps_order or _DISORDER not in reason]
+    if not verified:
+        reasons = [reason for reason in reasons if not _OF_VALUES.search(reason)]
+    passed = load.valid or (not reasons and bool(load.reasons))
+    text = "; ".join(reasons) or "the load generator found its run valid"
+    return _gate("load_verdict", passed, text if not passed else "the load generator found its run valid")
+
+
+def _verification(load: LoadSummary, wanted: bool) -> Gate:
     found = load.verification
     wrong = found.wrong + found.torn + found.stale + found.unexpected_reply
     text = f"{found.checked} values checked, {wrong} wrong, torn, stale or unexpected"
-    reasons = [reason for reason in load.reasons if keeps_order or _DISORDER not in reason]
-    valid = load.valid or (not reasons and bool(load.reasons))
-    if not load.valid:
-        text += f"; the load generator reports: {'; '.join(load.reasons)}"
+    if found.unjudged:
+        text += f", {found.unjudged} not judged for staleness"
     if not wanted:
         return _gate("verification", None, f"switched off; {text}", wrong, 0)
-    return _gate("verification", wrong == 0 and valid, text, wrong, 0)
+    if wrong == 0 and not found.checked:
+        if load.messages is not None and not load.messages.verified:
+            return _gate("verification", None, "does not apply: the messages are not real", None, 0)
+        if not load.totals.hits:
+            return _gate("verification", None, "no value was read", None, 0)
+        return _gate("verification", False, f"none of {load.totals.hits} values was checked", None, 0)
+    return _gate("verification", wrong == 0, text, wrong, 0)

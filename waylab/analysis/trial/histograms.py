@@ -66,6 +66,11 @@ def values_at(histogram: HdrHistogram, percents: list[float]) -> list[int]:
     return [int(value) for value in values_ns[places]]
 
 
+def mean(histogram: HdrHistogram) -> float:
+    """Return the mean in nanoseconds, each value taken as the middle of its bucket."""
+    return float(histogram.get_mean_value())
+
+
 def matrix(rows: list[list[HdrHistogram]], where: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Put histograms side by side: counts of shape (rows, buckets) and the buckets' largest values in ns.
 

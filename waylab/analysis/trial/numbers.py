@@ -7,10 +7,11 @@ from msgspec.structs import replace
 
 from waylab.analysis.statistics.laws import LawCheck
 from waylab.analysis.trial import histograms, stages, views
+from waylab.analysis.trial.agreement import changed_files, disagreements
 from waylab.analysis.trial.artifacts import Artifacts
 from waylab.analysis.trial.cpu import cpu_use
 from waylab.analysis.trial.database import database_use
-from waylab.analysis.trial.gates import failed_reasons, judge
+from waylab.analysis.trial.gates import Consistency, failed_reasons, judge
 from waylab.analysis.trial.law_checks import interactive_law, record_laws
 from waylab.analysis.trial.links import link_use
 from waylab.analysis.trial.stages import Samples
@@ -91,7 +92,11 @@ def _measured(
     }
     numbers = _numbers(artifacts, outcome, load, decoded, limits)
     numbers, samples = _with_records(artifacts, load, numbers)
-    gates = judge(artifacts, outcome, load, numbers, limits)
+    consistency = Consistency(
+        changed_files(artifacts),
+        disagreements(artifacts, outcome, load, decoded, numbers.laws),
+    )
+    gates = judge(artifacts, outcome, load, numbers, limits, consistency)
     return TrialResult(_analysed(artifacts, gates, numbers), decoded, samples)
 
 

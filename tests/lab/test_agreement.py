@@ -1,0 +1,239 @@
+"""What a trial left belongs together: every forged, exchanged or shortened part is found, and the trial is not used."""
+
+import shutil
+
+import pytest
+from conftest import SPEC, put_fake, true_throughput
+from synthetic import Truth, histogram_text, write_trial
+from test_hostile_folders import changed
+
+from waylab.analysis import analyse_trial
+from waylab.run import create_run
+from waylab.runfolder import paths
+from waylab.runfolder.files import read, read_run, write
+from waylab.runfolder.manifest import MANIFEST_FORMAT, Manifest, hashes, run_hash
+from waylab.runfolder.trial import TrialOutcome
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory):
+    """A run folder of four trials, which are consistent."""
+    with pytest.MonkeyPatch.context() as patch:
+        put_fake(tmp_path_factory, patch)
+        place = tmp_path_factory.mktemp("agreement")
+        spec = place / "synthetic.toml"
+        spec.write_text(SPEC.replace("blocks = 3", "blocks = 2"))
+        directory = create_run(spec, place / "results").directory
+    for planned in read_run(directory).plan:
+        write_trial(directory, planned, Truth(throughput_per_s=true_throughput(planned)))
+    return directory
+
+
+@pytest.fixture
+def run_folder(original, tmp_path):
+    """A copy of it, of which a test may change anything."""
+    return shutil.copytree(original, tmp_path / "run")
+
+
+def trial_of(run_folder, place=0):
+    planned = read_run(run_folder).plan[place]
+    return planned, run_folder / paths.TRIALS / planned.id
+
+
+def result_of(run_folder, place=0):
+    planned, _ = trial_of(run_folder, place)
+    return analyse_trial(run_folder, planned.id).content
+
+
+def with_manifest(run_folder, place=0):
+    """Add the manifest that the lab writes when a trial ends."""
+    planned, directory = trial_of(run_folder, place)
+    changed(directory / paths.TRIAL, lambda trial: trial.update(manifest=True))
+    files = hashes(directory, (paths.MANIFEST,))
+    content = Manifest(
+        format=MANIFEST_FORMAT,
+        run_sha256=run_hash(directory),
+        trial=planned.id,
+        seed=planned.seed,
+        files=files,
+    )
+    write(directory / paths.MANIFEST, content)
+    return directory
+
+
+def gate_of(trial, name):
+    return next(gate for gate in trial.gates if gate.name == name)
+
+
+def rewrite(change):
+    """A forgery of the load's summary."""
+    return lambda directory: changed(directory / paths.LOAD, change)
+
+
+def replace_histogram(load):
+    load["operations"]["get"]["response"]["histogram"] = histogram_text([1000] * 100)
+
+
+def scale_histogram(load):
+    count = load["operations"]["get"]["count"]
+    load["operations"]["get"]["response"]["histogram"] = histogram_text([1000] * 100, count)
+
+
+def scale_seconds(load):
+    for second in load["seconds"]:
+        second["requests"] *= 3
+
+
+def shrink_seconds(load):
+    for second in load["seconds"]:
+        second["requests"] //= 3
+
+
+def end_early(load):
+    load.update(partial=True, measured_s=0.35)
+
+
+FORGED = {
+    "emptied seconds": (
+        rewrite(lambda load: load.update(seconds=[])),
+        "agreement",
+        "0 seconds of a measurement",
+    ),
+    "larger seconds": (rewrite(scale_seconds), "agreement", "requests in the measured seconds"),
+    "smaller seconds": (rewrite(shrink_seconds), "agreement", "requests in the seconds of the window"),
+    "a histogram of other requests": (
+        rewrite(replace_histogram),
+        "agreement",
+        "the histogram of get has 100 of",
+    ),
+    "a histogram of other times": (rewrite(scale_histogram), "agreement", "the mean of get is"),
+    "another seed": (rewrite(lambda load: load.update(settings={"seed": 1})), "agreement", "seed 1, planned"),
+    "another ratio": (
+        rewrite(lambda load: load.update(settings={"ratio_set": 5})),
+        "agreement",
+        "ratio_set 5",
+    ),
+    "more clients": (rewrite(lambda load: load.update(settings={"clients": 9})), "agreement", "clients 9"),
+    "an open loop": (rewrite(lambda load: load.update(settings={"loop": "open"})), "agreement", "loop open"),
+    "a faster window": (
+        rewrite(lambda load: load.update(throughput_per_s=1e6)),
+        "agreement",
+        "a throughput of",
+    ),
+    "an early end": (rewrite(end_early), "duration", "ended early, after 0.35 s of 2 s"),
+    "a short window": (rewrite(lambda load: load.update(measured_s=1.0)), "duration", "1.00 s of 2 s"),
+    "fewer requests": (
+        rewrite(lambda load: load["totals"].update(requests=7)),
+        "agreement",
+        "requests of all operations, 7 in the totals",
+    ),
+    "nothing checked": (
+        rewrite(lambda load: load["verification"].update(checked=0)),
+        "verification",
+        "values was checked",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_forged_summary_is_found_without_a_manifest(run_folder, name):
+    forge, gate, words = FORGED[name]
+    forge(trial_of(run_folder)[1])
+    trial = result_of(run_folder)
+    assert not trial.used
+    assert words in gate_of(trial, gate).text and gate_of(trial, gate).passed is False
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_manifest_shows_every_change(run_folder, name):
+    directory = with_manifest(run_folder)
+    assert gate_of(result_of(run_folder), "manifest").passed is True and result_of(run_folder).used
+    FORGED[name][0](directory)
+    gate = gate_of(result_of(run_folder), "manifest")
+    assert gate.passed is False and "load.json is not what the trial left" in gate.text
+
+
+def test_records_of_another_trial_are_found(run_folder):
+    planned, directory = trial_of(run_folder)
+    other = next(
+        one for one in read_run(run_folder).plan if one.levels["clients"] != planned.levels["clients"]
+    )
+    records = run_folder / paths.TRIALS / other.id / paths.RECORDS
+    shutil.copyfile(records / "load-2.way", directory / paths.RECORDS / "load-2.way")
+    trial = result_of(run_folder)
+    assert not trial.used and "little" in gate_of(trial, "agreement").text
+
+
+def test_a_whole_folder_of_another_trial_is_found(run_folder):
+    _, directory = trial_of(run_folder)
+    other, elsewhere = trial_of(run_folder, 1)
+    with_manifest(run_folder, 1)
+    shutil.rmtree(directory)
+    shutil.copytree(elsewhere, directory)
+    trial = result_of(run_folder)
+    assert not trial.used
+    assert gate_of(trial, "agreement").text.startswith(f"trial.json is of trial {other.id}")
+    assert f"the files are of trial {other.id} with seed" in gate_of(trial, "manifest").text
+
+
+def test_a_trial_of_another_run_an_added_record_and_a_missing_manifest_are_found(run_folder):
+    directory = with_manifest(run_folder)
+    changed(run_folder / paths.RUN, lambda run: run["spec"]["gates"].update(steal_max=0.9))
+    assert gate_of(result_of(run_folder), "manifest").text == "the trial was run under another run.json"
+    directory = with_manifest(run_folder)
+    (directory / paths.RECORDS / "proxy-9.way").write_bytes(b"")
+    assert "records/proxy-9.way was added after the trial" in gate_of(result_of(run_folder), "manifest").text
+    (directory / paths.RECORDS / "proxy-9.way").unlink()
+    changed(
+        directory / paths.MANIFEST,
+        lambda manifest: manifest["files"].update({"/dev/zero": {"bytes": 1, "sha256": ""}}),
+    )
+    assert "not in the folder" in gate_of(result_of(run_folder), "manifest").text
+    (directory / paths.MANIFEST).unlink()
+    assert gate_of(result_of(run_folder), "manifest").text == "manifest.json is missing"
+
+
+def test_a_trial_of_an_older_lab_is_used_with_a_note(run_folder):
+    trial = result_of(run_folder)
+    gate = gate_of(trial, "manifest")
+    assert trial.used and gate.passed is None and gate.text.startswith("no manifest: an older version")
+
+
+def test_the_load_was_measured_during_its_trial(run_folder):
+    state = {"load_average": [0.0, 0.0, 0.0], "steal_s": 0.0, "memory_available_bytes": 1}
+    before, after = {"clock_ns": 1} | state, {"clock_ns": 2} | state
+    _, directory = trial_of(run_folder)
+    changed(directory / paths.TRIAL, lambda trial: trial.update(before=before, after=after))
+    assert "was not measured during this trial" in gate_of(result_of(run_folder), "agreement").text
+
+
+def test_a_late_generator_fails_a_gate_of_its_own(run_folder):
+    reason = "the generator was late: 1 % of requests were sent 2 ms later than possible"
+    _, directory = trial_of(run_folder)
+    changed(directory / paths.LOAD, lambda load: load.update(valid=False, reasons=[reason]))
+    trial = result_of(run_folder)
+    assert trial.reasons == [f"load_verdict: {reason}"]
+    assert gate_of(trial, "verification").passed is True
+
+
+def test_a_load_without_reads_has_nothing_to_verify(run_folder):
+    def write_only(load):
+        load["verification"].update(checked=0)
+        load["totals"].update(hits=0, misses=0)
+
+    changed(trial_of(run_folder)[1] / paths.LOAD, write_only)
+    gate = gate_of(result_of(run_folder), "verification")
+    assert gate.passed is None and gate.text == "no value was read"
+
+
+def test_the_lab_writes_a_manifest_when_a_trial_ends(fake, spec_path, tmp_path):
+    text = spec_path.read_text().replace("clients = [4, 16]\nreplicas = [1, 2]", "replicas = [1, 2]")
+    text = text.replace("test_time_s = 2.0\nwarm_up_s = 1.0", "test_time_s = 0.2\nwarm_up_s = 0.0")
+    spec_path.write_text(text)
+    campaign = create_run(spec_path, tmp_path / "results")
+    campaign.run(lambda step: None)
+    planned, directory = trial_of(campaign.directory)
+    manifest = read(directory / paths.MANIFEST, Manifest)
+    assert manifest.files == hashes(directory, (paths.MANIFEST,)) and paths.TRIAL in manifest.files
+    assert manifest.run_sha256 == run_hash(directory) and manifest.trial == planned.id
+    assert read(directory / paths.TRIAL, TrialOutcome).manifest

@@ -1,0 +1,211 @@
+"""Checks that the files of a trial belong to it and to each other. Each check returns one line for what disagrees.
+
+A manifest shows what was changed after the trial. The other checks need none: they compare what the programs counted
+independently, and what was planned with what was run. The limits only separate different trials from each other;
+the gates judge how exact one is.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from hdrh.histogram import HdrHistogram
+
+from waylab.analysis.trial import histograms
+from waylab.analysis.trial.artifacts import Artifacts
+from waylab.errors import LabError
+from waylab.runfolder import paths
+from waylab.runfolder.files import read
+from waylab.runfolder.load import LoadSummary
+from waylab.runfolder.manifest import FileHash, Manifest, hash_of, run_hash
+from waylab.runfolder.numbers import Law
+from waylab.runfolder.run import PlannedTrial
+from waylab.runfolder.trial import TrialOutcome
+
+# The least share of the planned time that must have been measured.
+MEASURED_MIN = 0.95
+# Numbers of one summary that are the same sum, and means from buckets of three digits.
+_SAME, _BUCKETS = 1e-6, 0.01
+# A law between two programs shows another trial if it is off by this share and by twice its own limit.
+_LAW_MIN, _LAW_LIMITS = 0.2, 2.0
+# Requests at the edges of the window that one count includes and another does not, as a share.
+_EDGES = 0.05
+# The step from the seed of one load generator to that of the next.
+_SEED_STEP, _SEEDS = 104_729, 1 << 31
+
+
+def changed_files(artifacts: Artifacts) -> list[str] | None:
+    """Compare the files of a trial with its manifest; None for a trial from before there were manifests."""
+    path = artifacts.directory / paths.MANIFEST
+    if not path.is_file():
+        promised = artifacts.outcome is not None and artifacts.outcome.manifest
+        return [f"{paths.MANIFEST} is missing"] if promised else None
+    try:
+        manifest = read(path, Manifest)
+    except LabError as error:
+        return [str(error)]
+    plan, problems = artifacts.plan, []
+    if (manifest.trial, manifest.seed) != (plan.id, plan.seed):
+        problems.append(f"the files are of trial {manifest.trial} with seed {manifest.seed}")
+    if manifest.run_sha256 != run_hash(artifacts.directory):
+        problems.append(f"the trial was run under another {paths.RUN}")
+    return problems + list(_differences(artifacts, manifest))
+
+
+def _differences(artifacts: Artifacts, manifest: Manifest) -> Iterator[str]:
+    for name, wanted in manifest.files.items():
+        if Path(name).is_absolute() or ".." in Path(name).parts:
+            yield f"the manifest names {name[:80]}, which is not in the folder"
+        elif wanted != _hash(artifacts, name):
+            yield f"{name} is not what the trial left"
+    records = artifacts.directory / paths.RECORDS
+    for record in sorted(records.glob("*.way")):
+        name = f"{paths.RECORDS}/{record.name}"
+        if name not in manifest.files:
+            yield f"{name} was added after the trial"
+
+
+def _hash(artifacts: Artifacts, name: str) -> FileHash | None:
+    try:
+        return hash_of((artifacts.directory / name).read_bytes())
+    except OSError:
+        return None
+
+
+def shortened(plan: PlannedTrial, load: LoadSummary) -> str | None:
+    """Say that the measurement ended early, or that its window is not as long as it should be."""
+    measured_s, planned_s = load.measured_s, plan.load.test_time_s
+    window_s = (load.window_ns[1] - load.window_ns[0]) * 1e-9
+    if load.partial:
+        return f"the load ended early, after {measured_s:.2f} s of {planned_s:g} s"
+    if measured_s < MEASURED_MIN * planned_s:
+        return f"{measured_s:.2f} s of {planned_s:g} s were measured"
+    if abs(window_s - measured_s) > _EDGES * measured_s:
+        return f"{measured_s:.2f} s were measured in a window of {window_s:.2f} s"
+    return None
+
+
+def disagreements(
+    artifacts: Artifacts,
+    outcome: TrialOutcome,
+    load: LoadSummary,
+    decoded: dict[str, HdrHistogram],
+    laws: list[Law],
+) -> list[str]:
+    """Return what contradicts what in the files of a trial, a line each."""
+    return [
+        *_identity(artifacts.plan, outcome, load),
+        *_settings(artifacts.plan, load),
+        *_counts(load),
+        *_histograms(load, decoded),
+        *_seconds(artifacts.plan, load),
+        *_laws(laws),
+    ]
+
+
+def _identity(plan: PlannedTrial, outcome: TrialOutcome, load: LoadSummary) -> Iterator[str]:
+    if outcome.id != plan.id:
+        yield f"{paths.TRIAL} is of trial {outcome.id}"
+    if outcome.before and outcome.after:
+        begin, end = outcome.before.clock_ns, outcome.after.clock_ns
+        if not begin <= load.window_ns[0] <= load.window_ns[1] <= end:
+            yield f"{paths.LOAD} was not measured during this trial"
+
+
+def _settings(plan: PlannedTrial, load: LoadSummary) -> Iterator[str]:
+    """Compare the settings that the load generators report with the planned ones."""
+    reported = [part.settings for part in load.parts if part.settings] or [load.settings]
+    for name, wanted in _planned(plan, load, len(reported)).items():
+        found = [settings[name] for settings in reported if settings.get(name) is not None]
+        if name == "clients" and found:
+            found = [sum(found)]
+        if name == "seed":
+            missing = set(found) - wanted
+            if missing:
+                yield f"the load ran with seed {min(missing)}, planned: {plan.seed}"
+        elif any(one != wanted for one in found):
+            yield f"the load ran with {name} {found[0]}, planned: {wanted}"
+
+
+def _planned(plan: PlannedTrial, load: LoadSummary, generators: int) -> dict[str, Any]:
+    """Return the planned settings by the load generator's names, as far as they are numbers or words of both."""
+    planned = plan.load
+    seeds = {(plan.seed + _SEED_STEP * index) % _SEEDS for index in range(generators)}
+    wanted: dict[str, Any] = {
+        "clients": planned.clients,
+        "seed": seeds,
+        "loop": "open" if planned.rate else "closed",
+        "test_time_s": planned.test_time_s,
+        "warm_up_s": planned.warm_up_s,
+        "sample": planned.sample,
+    }
+    if not load.operations.messages:
+        ratio = planned.ratio.split(":")
+        wanted |= {
+            "ratio_set": int(ratio[0]),
+            "ratio_get": int(ratio[1]),
+            "pipeline": planned.pipeline,
+            "multi_key_get": planned.multi_key_get,
+            "protocol": planned.protocol,
+            "key_pattern": planned.key_pattern,
+        }
+    return wanted
+
+
+def _counts(load: LoadSummary) -> Iterator[str]:
+    everything, parts = load.operations.all, load.operations.by_name()
+    total = sum(one.count for name, one in parts.items() if name not in ("all", "d15"))
+    if everything.count != load.totals.requests:
+        yield f"{everything.count} requests of all operations, {load.totals.requests} in the totals"
+    if len(parts) > 1 and total != everything.count:
+        yield f"{total} requests of single operations, {everything.count} of all"
+    completed = load.totals.requests if load.totals.completed is None else load.totals.completed
+    rate = completed / load.measured_s if load.measured_s else 0.0
+    if not np.isclose(rate, load.throughput_per_s, rtol=1e-3, atol=1.0):
+        yield f"a throughput of {load.throughput_per_s:.1f}/s, but {completed} requests in {load.measured_s:g} s"
+
+
+def _histograms(load: LoadSummary, decoded: dict[str, HdrHistogram]) -> Iterator[str]:
+    for name, histogram in decoded.items():
+        operation = load.operations.by_name()[name]
+        count, mean_ns = histogram.get_total_count(), operation.response.mean_ns
+        errors = max(operation.errors, operation.response.unanswered)
+        if not operation.count - errors <= count <= operation.count:
+            yield f"the histogram of {name} has {count} of {operation.count} requests"
+        elif count and mean_ns is not None:
+            found_ns = histograms.mean(histogram)
+            if not np.isclose(found_ns, mean_ns, rtol=_BUCKETS):
+                yield f"the mean of {name} is {found_ns:.0f} ns in its histogram and {mean_ns:.0f} ns beside it"
+
+
+def _seconds(plan: PlannedTrial, load: LoadSummary) -> Iterator[str]:
+    measured = [second for second in load.seconds if second.measured]
+    requests = load.totals.requests
+    if len(measured) < int(load.measured_s) - 1:
+        yield f"{len(measured)} seconds of a measurement of {load.measured_s:g} s"
+    inside = sum(second.requests for second in measured)
+    slack = _EDGES * requests + plan.load.clients * plan.load.pipeline
+    if inside > requests + slack:
+        yield f"{inside} requests in the measured seconds, {requests} in all of the window"
+    # The window may begin and end within a second, which then is not counted as measured.
+    edge = 0 if len(measured) >= load.measured_s else 1
+    first, last = (measured[0].second - edge, measured[-1].second + edge) if measured else (0, -1)
+    around = sum(second.requests for second in load.seconds if first <= second.second <= last)
+    if measured and around < requests - slack:
+        yield f"{around} requests in the seconds of the window, {requests} in the totals"
+    for second in load.seconds:
+        if second.sum_ns is not None and second.mean_ns is not None:
+            if not np.isclose(second.mean_ns * second.requests, second.sum_ns, rtol=_SAME, atol=1.0):
+                yield f"second {second.second}: the mean times {second.requests} requests is not the sum"
+                return
+
+
+def _laws(laws: list[Law]) -> Iterator[str]:
+    """Name the laws between two programs that are off by so much that they measured different things."""
+    for law in laws:
+        # The interactive law has a gate of its own.
+        if law.residual is None or law.name == "interactive":
+            continue
+        if abs(law.residual) > max(_LAW_MIN, _LAW_LIMITS * law.limit):
+            yield f"{law.name}: {law.text}"

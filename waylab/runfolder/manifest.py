@@ -1,0 +1,45 @@
+"""`manifest.json`: the files that a trial left, with their hashes. Whatever changes later shows."""
+
+import hashlib
+from pathlib import Path
+
+from msgspec import Struct
+
+from waylab.runfolder import paths
+
+MANIFEST_FORMAT = "waylab-manifest/1"
+
+
+class FileHash(Struct, frozen=True, kw_only=True):
+    """One file as the trial left it."""
+
+    bytes: int  # length in bytes
+    sha256: str  # SHA-256 of its content, in hexadecimal digits
+
+
+class Manifest(Struct, frozen=True, kw_only=True):
+    """The files of one trial, and which trial of which run it is."""
+
+    format: str  # waylab-manifest/1
+    run_sha256: str  # SHA-256 of run.json, which has the plan; "" for a trial without a run
+    trial: str  # name of the trial
+    seed: int  # seed of the trial
+    files: dict[str, FileHash]  # by path within the trial's folder; without the manifest itself
+
+
+def hashes(directory: Path, without: tuple[str, ...] = ()) -> dict[str, FileHash]:
+    """Return the hash of every file below a folder, by its path in it."""
+    found = sorted(path for path in directory.rglob("*") if path.is_file())
+    names = {path.relative_to(directory).as_posix(): path for path in found}
+    return {name: hash_of(path.read_bytes()) for name, path in names.items() if name not in without}
+
+
+def run_hash(trial_directory: Path) -> str:
+    """Return the SHA-256 of the `run.json` that a trial belongs to; "" without one."""
+    path = paths.run_directory(trial_directory) / paths.RUN
+    return hash_of(path.read_bytes()).sha256 if path.is_file() else ""
+
+
+def hash_of(content: bytes) -> FileHash:
+    """Return the hash of a file with this content."""
+    return FileHash(bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
