@@ -48,7 +48,7 @@ def replicated(population=6):
 
 
 def test_an_open_queue():
-    result = simulate(open_network({"s": 1.0}, 0.7), **SHORT)
+    result = simulate(open_network({"s": 1.0}, 0.7), **SHORT | {"requests": 30_000})
     assert (result.kind, result.method) == ("simulation", "simulation")
     near(result, "response_s", 0, 1 / 0.3)
     near(result, "throughput_per_s", 0, 0.7)

@@ -130,7 +130,10 @@ def _simulate(part: argparse.ArgumentParser) -> None:
     part.add_argument("--seed", type=not_negative, help="the same seed gives the same numbers [1]")
     part.add_argument("--replications", type=whole, metavar="N", help="independent runs [20]")
     part.add_argument(
-        "--requests", type=whole, metavar="N", help="requests measured in each replication [200000]"
+        "--requests",
+        type=whole,
+        metavar="N",
+        help="requests measured in each replication [200000, or more near saturation]",
     )
     part.add_argument(
         "--precision",

@@ -58,7 +58,7 @@ def simulate(  # noqa: PLR0913 - keywords, each a flag of the program
     *,
     seed: int = 1,
     replications: int = 20,
-    requests: int = 200_000,
+    requests: int | None = None,
     warm_up: int | None = None,
     precision: float | None = None,
     threads: int | None = None,
@@ -69,7 +69,9 @@ def simulate(  # noqa: PLR0913 - keywords, each a flag of the program
 ) -> Result:
     """Simulate a network: independent replications, the warm-up removed, 95 % t intervals over replications.
 
-    Each replication measures `requests` after a warm-up of `warm_up` requests (default: found by MSER-5, White 1997).
+    Each replication measures `requests` after a warm-up of `warm_up` requests. By default both follow the relaxation
+    time of the slowest open queue; the warm-up also follows MSER-5 (White 1997). A run that is too short for its
+    load, because of these arguments, has no intervals and a note.
     With `precision`, replications are added until the half-width of each class's mean response time is below that
     share of it. `records` is a folder for the first replication's records in the lab's format, one request in
     `sample`. `stamps` maps stages of the proxy to events such as `enter NODE` and adds records in the proxy's format.
@@ -79,8 +81,9 @@ def simulate(  # noqa: PLR0913 - keywords, each a flag of the program
         ModelError: when the program is not found, or when it rejects the model or a setting; the message is its line.
         UnstableError: when arrivals at a station exceed its capacity.
     """
-    arguments = ["--seed", seed, "--replications", replications, "--requests", requests, "--json"]
-    for name, value in (("warm-up", warm_up), ("precision", precision), ("threads", threads)):
+    arguments = ["--seed", seed, "--replications", replications, "--json"]
+    given = (("requests", requests), ("warm-up", warm_up), ("precision", precision), ("threads", threads))
+    for name, value in given:
         if value is not None:
             arguments += [f"--{name}", value]
     if records is not None:
@@ -175,7 +178,8 @@ def result_from_simulation(network: Network, content: dict[str, Any]) -> Result:
     warm_up = content["warm_up"]
     said = (
         f"{content['replications']} replications of {content['requests']} requests after a warm-up of "
-        f"{warm_up['requests']}; intervals of 95 %"
+        f"{warm_up['requests']}"
+        + ("; intervals of 95 %" if content["relative_half_width"] is not None else "")
     )
     return Result(
         network=network,

@@ -6,6 +6,7 @@ mod json;
 pub(crate) mod reach;
 pub(crate) mod read;
 mod read_time;
+pub(crate) mod relaxation;
 pub(crate) mod stability;
 mod times_file;
 

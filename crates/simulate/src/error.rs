@@ -26,6 +26,10 @@ pub enum SimulateError {
         "the time limit of {limit_s} s came after {done} replications, and two are needed; ask for fewer --requests or a longer --time-limit"
     )]
     TimeLimit { limit_s: f64, done: usize },
+    #[error(
+        "station '{station}': at utilisation {utilisation:.6} it forgets its past in about {relaxation:.1e} requests, so each replication needs {needed:.1e}, which takes too long; lower the load, or give --requests for means without intervals"
+    )]
+    Slow { station: String, utilisation: f64, relaxation: f64, needed: f64 },
     #[error("{0}")]
     Records(#[from] std::io::Error),
 }

@@ -14,6 +14,7 @@ mod engine;
 mod replication;
 mod report;
 
+mod length;
 mod run;
 
 pub use error::{ModelError, SimulateError, Stop};

@@ -6,6 +6,7 @@ pub(crate) mod stamps;
 pub(crate) mod variate;
 
 use crate::description::Discipline;
+use crate::description::relaxation::Relaxation;
 use crate::model::routing::{Choice, Routing};
 use crate::model::stamps::Stamps;
 use crate::model::variate::Variate;
@@ -31,6 +32,8 @@ pub struct Model {
     /// The pool around each node, or [`NONE`].
     pub(crate) pool_of: Vec<u32>,
     pub(crate) population: usize,
+    /// The slowest queue with arrivals from outside.
+    pub(crate) relaxation: Option<Relaxation>,
     pub(crate) stamps: Option<Stamps>,
 }
 

@@ -6,6 +6,7 @@ pub(crate) mod warm_up;
 use crate::engine::Engine;
 use crate::engine::histogram::Histogram;
 use crate::engine::observer::Observer;
+use crate::engine::tally::Cell;
 use crate::error::Stop;
 use crate::model::Model;
 use rand::SeedableRng;
@@ -34,6 +35,8 @@ pub(crate) struct Outcome {
     pub(crate) station_growth_per_s: Vec<f64>,
     /// By class: arrivals per second.
     pub(crate) began_per_s: Vec<f64>,
+    /// Mean response time by class, then number present by station: first and second half.
+    pub(crate) halves: Vec<[f64; 2]>,
     pub(crate) measured_from_s: f64,
     pub(crate) measured_s: f64,
     pub(crate) events: u64,
@@ -127,6 +130,9 @@ pub(crate) fn replicate<O: Observer>(
     engine.reset();
     let measured_from_s = engine.world.now_s;
     let present_before: Vec<f64> = engine.stations.iter().map(|station| f64::from(station.present)).collect();
+    engine.run(length.requests / 2, stop)?;
+    engine.advance_counts();
+    let (half_s, half) = (engine.world.now_s - measured_from_s, sums(&engine));
     engine.run(length.requests, stop)?;
     engine.advance_counts();
     let measured_s = engine.world.now_s - measured_from_s;
@@ -135,6 +141,7 @@ pub(crate) fn replicate<O: Observer>(
     }
     let outcome = Outcome {
         numbers: numbers(&engine, measured_s),
+        halves: halves(&engine, &half, half_s, measured_s),
         present: engine.stations.iter().map(|station| shares(&station.tally.present_s, measured_s)).collect(),
         growth_per_s: engine
             .requests
@@ -157,6 +164,24 @@ pub(crate) fn replicate<O: Observer>(
         return Err(Stop::TooLate);
     }
     Ok((outcome, engine.observer))
+}
+
+/// By class, the sum of the response times and their number; by station, the area under the number present and NaN.
+fn sums<O: Observer>(engine: &Engine<'_, O>) -> Vec<(f64, f64)> {
+    let classes = engine.requests.iter().map(|tally| (tally.response_s, tally.completed as f64));
+    let area = |cells: &[Cell]| cells.iter().map(|cell| cell.present_s).sum::<f64>();
+    classes.chain(engine.stations.iter().map(|station| (area(&station.tally.cells), f64::NAN))).collect()
+}
+
+/// The means of both halves of the sums, which areas divide by the time.
+fn halves<O: Observer>(engine: &Engine<'_, O>, half: &[(f64, f64)], half_s: f64, measured_s: f64) -> Vec<[f64; 2]> {
+    let mean = |sum: f64, count: f64, time_s: f64| sum / if count.is_nan() { time_s } else { count };
+    let both = half.iter().zip(sums(engine));
+    both.map(|(first, whole)| {
+        let second = mean(whole.0 - first.0, whole.1 - first.1, measured_s - half_s);
+        [mean(first.0, first.1, half_s), second]
+    })
+    .collect()
 }
 
 fn numbers<O: Observer>(engine: &Engine<'_, O>, measured_s: f64) -> Vec<f64> {

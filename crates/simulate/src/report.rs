@@ -1,12 +1,17 @@
 //! The result, `waystage-simulation/1`. docs/model-format.md describes it.
 
+pub(crate) mod cumulative;
 pub(crate) mod print;
 pub(crate) mod spread;
+pub(crate) mod steadiness;
 pub(crate) mod totals;
 
+use crate::engine::histogram::Histogram;
+use crate::length;
 use crate::model::Model;
 use crate::replication::recorder::RecordsWritten;
 use crate::replication::{OfClass, OfStation};
+use crate::report::cumulative::Cumulative;
 use crate::report::spread::{Estimate, Student};
 use crate::report::totals::{Totals, quantile_shares};
 use crate::settings::{Settings, target};
@@ -76,7 +81,8 @@ pub struct ClassResult {
 pub struct Quantiles {
     pub share: Vec<f64>,
     pub response_s: Vec<f64>,
-    pub half_width_s: Vec<Option<f64>>,
+    pub low_s: Vec<Option<f64>>,
+    pub high_s: Vec<Option<f64>>,
 }
 
 /// Results for a station.
@@ -149,7 +155,11 @@ impl Simulation {
 pub(crate) struct Conduct<'a> {
     pub(crate) model: &'a Model,
     pub(crate) settings: &'a Settings,
+    /// Measured in each replication.
+    pub(crate) requests: u64,
     pub(crate) warm_up: WarmUpUsed,
+    /// The reason why the replications are too short for intervals.
+    pub(crate) shortfall: Option<String>,
     pub(crate) timed_out: bool,
     pub(crate) elapsed: Duration,
     pub(crate) cpu_s: f64,
@@ -158,11 +168,18 @@ pub(crate) struct Conduct<'a> {
 
 /// Assembles the result.
 pub(crate) fn report(conduct: Conduct<'_>, totals: &Totals, student: &Student) -> Simulation {
-    let Conduct { model, settings, warm_up, timed_out, elapsed, cpu_s, records } = conduct;
+    let Conduct { model, settings, requests, warm_up, shortfall, timed_out, elapsed, cpu_s, records } = conduct;
     let events = totals.events + warm_up.pilot_events;
     let elapsed_s = elapsed.as_secs_f64();
-    let relative = totals.relative_half_width(model, student);
-    let mut notes = Vec::new();
+    let mut notes: Vec<String> = shortfall.into_iter().collect();
+    let growth = totals.growth_notes(model);
+    // The length of an open model follows from its relaxation time.
+    if growth.is_empty() && (model.relaxation.is_none() || model.population > 0) {
+        notes.extend(totals.drift_notes(model));
+    }
+    // An interval around a biased mean would only get narrower with more replications.
+    let has_intervals = notes.is_empty() && growth.is_empty();
+    let relative = has_intervals.then(|| totals.relative_half_width(model, student)).flatten();
     if timed_out {
         let limit_s = settings.time_limit.as_secs_f64();
         notes.push(format!("the time limit of {limit_s} s came after {} replications", totals.replications));
@@ -172,18 +189,19 @@ pub(crate) fn report(conduct: Conduct<'_>, totals: &Totals, student: &Student) -
     {
         notes.push(format!("the precision of {precision} was not reached in {} replications", totals.replications));
     }
-    if warm_up.method != "given" && warm_up.mser_requests.is_none() {
+    if warm_up.method != "given" && warm_up.mser_requests.is_none() && model.relaxation.is_none() {
         notes.push("no end of the warm-up was found: ask for more --requests".into());
     }
-    notes.extend(totals.growth_notes(model));
-    let of = Of { model, totals, student };
+    notes.extend(growth);
+    let least_tail = length::least_tail(model, totals.replications, totals.measured_s.mean().unwrap_or(0.0));
+    let of = Of { model, totals, student, has_intervals, least_tail };
     Simulation {
         format: FORMAT,
         version: env!("CARGO_PKG_VERSION"),
         model: model.name.clone(),
         seed: settings.seed,
         replications: totals.replications,
-        requests: settings.requests,
+        requests,
         warm_up,
         measured_s: totals.measured_s.mean(),
         precision: settings.precision,
@@ -208,11 +226,14 @@ struct Of<'a> {
     model: &'a Model,
     totals: &'a Totals,
     student: &'a Student,
+    has_intervals: bool,
+    least_tail: Option<f64>,
 }
 
 impl Of<'_> {
     fn number(&self, index: usize) -> Estimate {
-        self.totals.numbers[index].estimate(self.student)
+        let estimate = self.totals.numbers[index].estimate(self.student);
+        Estimate { half_width: estimate.half_width.filter(|_| self.has_intervals), ..estimate }
     }
 
     fn names(&self) -> impl Iterator<Item = (usize, String)> {
@@ -222,11 +243,7 @@ impl Of<'_> {
     fn class(&self, class: usize) -> ClassResult {
         let number = |what| self.number(self.totals.layout.class(class, what));
         let times = &self.totals.responses[class];
-        let quantiles = (times.count() > 0).then(|| Quantiles {
-            response_s: times.quantiles_s(&quantile_shares()),
-            half_width_s: self.totals.quantiles[class].iter().map(|spread| spread.half_width(self.student)).collect(),
-            share: quantile_shares(),
-        });
+        let quantiles = (times.count() > 0).then(|| self.quantiles(times, &self.totals.cumulative[class]));
         ClassResult {
             name: self.model.classes[class].name.clone(),
             requests: times.count(),
@@ -235,6 +252,19 @@ impl Of<'_> {
             lost_per_s: number(OfClass::Lost),
             quantiles,
         }
+    }
+
+    fn quantiles(&self, times: &Histogram, cumulative: &Cumulative) -> Quantiles {
+        let share = quantile_shares();
+        let response_s = times.quantiles_s(&share);
+        let interval = |(share, quantile_s): (&f64, &f64)| {
+            self.has_intervals
+                .then(|| cumulative.interval_s(times, *share, *quantile_s, self.least_tail, self.student))
+                .flatten()
+        };
+        let intervals = share.iter().zip(&response_s).map(interval);
+        let (low_s, high_s) = intervals.map(Option::unzip).unzip();
+        Quantiles { share, response_s, low_s, high_s }
     }
 
     fn station(&self, station: usize) -> StationResult {

@@ -3,6 +3,7 @@
 
 use crate::engine::observer::NoObserver;
 use crate::error::{SimulateError, Stop};
+use crate::length;
 use crate::model::Model;
 use crate::replication::recorder::{RecordFiles, Recorder, RecordsWritten};
 use crate::replication::warm_up::find_warm_up;
@@ -68,13 +69,14 @@ pub fn run(
     let elapsed = || clock.now().after(started);
     let mut gathered =
         Gathered { totals: Totals::new(model), student: Student::default(), early: BTreeMap::new(), records: None };
-    let warm_up = warm_up(model, settings, &elapsed)?;
+    let requests = length::requests(model, settings)?;
+    let warm_up = warm_up(model, settings, requests, &elapsed)?;
     let mut wanted = settings.replications;
     let mut timed_out = false;
     let shared = Shared {
         model,
         settings,
-        length: Length { warm_up: warm_up.requests, requests: settings.requests },
+        length: Length { warm_up: warm_up.requests, requests },
         next: AtomicUsize::new(0),
         stop: AtomicBool::new(false),
     };
@@ -89,7 +91,9 @@ pub fn run(
     let conduct = Conduct {
         model,
         settings,
+        requests,
         warm_up,
+        shortfall: shortfall(model, &gathered.totals),
         timed_out,
         elapsed: elapsed(),
         cpu_s: cpu_s(process_cpu()) - cpu_s(started_cpu),
@@ -98,18 +102,29 @@ pub fn run(
     Ok(report(conduct, &gathered.totals, &gathered.student))
 }
 
+fn shortfall(model: &Model, totals: &Totals) -> Option<String> {
+    let (warm_up_s, measured_s) = (totals.warm_up_s.mean()?, totals.measured_s.mean()?);
+    length::shortfall(model, totals.replications, warm_up_s, measured_s)
+}
+
 fn cpu_s(time: CpuTime) -> f64 {
     time.user_s + time.system_s
 }
 
 /// The configured warm-up, or the one that a pilot replication finds. The time limit includes the pilot.
-fn warm_up(model: &Model, settings: &Settings, elapsed: &dyn Fn() -> Duration) -> Result<WarmUpUsed, SimulateError> {
+fn warm_up(
+    model: &Model,
+    settings: &Settings,
+    measured: u64,
+    elapsed: &dyn Fn() -> Duration,
+) -> Result<WarmUpUsed, SimulateError> {
     if let Some(requests) = settings.warm_up {
         return Ok(WarmUpUsed { requests, method: "given", mser_requests: None, pilot_events: 0 });
     }
     let stop = AtomicBool::new(false);
+    let known = length::least_warm_up(model, settings, measured);
     let found = std::thread::scope(|scope| {
-        let pilot = scope.spawn(|| find_warm_up(model, settings.seed, settings.requests, &stop));
+        let pilot = scope.spawn(|| find_warm_up(model, settings.seed, measured, known, &stop));
         while !pilot.is_finished() {
             stop.fetch_or(elapsed() > settings.time_limit, Ordering::Relaxed);
             std::thread::park_timeout(Duration::from_millis(1));
@@ -229,7 +244,8 @@ fn more(model: &Model, settings: &Settings, gathered: &Gathered, wanted: usize) 
         return (2 * wanted).min(settings.replications_max);
     };
     if found <= target {
-        return wanted;
+        let measured_s = gathered.totals.measured_s.mean().unwrap_or(0.0);
+        return length::replications_least(model, measured_s).min(settings.replications_max).max(wanted);
     }
     // The half-width shrinks with the square root of the number; a tenth more, because it is itself an estimate.
     let enough = (wanted as f64 * (found / target).powi(2) * 1.1).ceil();

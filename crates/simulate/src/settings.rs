@@ -16,8 +16,8 @@ pub struct Settings {
     pub replications: usize,
     /// The maximum number of replications, with a precision.
     pub replications_max: usize,
-    /// Requests measured in each replication.
-    pub requests: u64,
+    /// Requests measured in each replication; `None` for 200 000, or more where a queue near saturation needs them.
+    pub requests: Option<u64>,
     /// Requests discarded at the start of each replication; `None` lets a pilot replication find the number.
     pub warm_up: Option<u64>,
     /// The half-width of the mean response time of every class that is precise enough, as a share of the mean.
@@ -36,7 +36,7 @@ impl Default for Settings {
             seed: 1,
             replications: 20,
             replications_max: 1000,
-            requests: 200_000,
+            requests: None,
             warm_up: None,
             precision: None,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
@@ -61,7 +61,8 @@ impl Settings {
         if self.precision.is_some() && self.replications_max < self.replications {
             return refuse("replications-max", "must not be below replications");
         }
-        if self.requests < 1 || self.requests > REQUESTS_MAX || self.warm_up > Some(REQUESTS_MAX) {
+        let is_allowed = |requests: u64| (1..=REQUESTS_MAX).contains(&requests);
+        if !self.requests.is_none_or(is_allowed) || self.warm_up > Some(REQUESTS_MAX) {
             return refuse("requests", "must be from 1 to 1000000000000, and so must the warm-up");
         }
         if self.threads < 1 || self.threads > 4096 {

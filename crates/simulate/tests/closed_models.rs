@@ -168,7 +168,7 @@ fn the_network_of_a16() {
         "stations": stations,
         "visits": visits,
     });
-    let result = run_with(&model(content), &Settings { requests: 200_000, ..settings() });
+    let result = run_with(&model(content), &Settings { requests: Some(200_000), ..settings() });
     within(mean(result.classes[0].throughput_per_s), 19_718.0, 0.005);
     within(mean(result.classes[0].response_s), 0.00867, 0.005);
     within(mean(result.classes[1].throughput_per_s), 806.0, 0.02);

@@ -105,7 +105,7 @@ proptest! {
         seed in 0u64..1000,
     ) {
         let model = model(everything(discipline, capacity, when_full, join));
-        let result = run_with(&model, &Settings { seed, replications: 4, requests: 30_000, ..settings() });
+        let result = run_with(&model, &Settings { seed, replications: 4, requests: Some(30_000), ..settings() });
         check(&result, 12.0, &[Some(2.0), Some(1.0), None]);
         let alien = &result.classes[2];
         let arrivals = mean(alien.throughput_per_s) + mean(alien.lost_per_s);
@@ -130,7 +130,7 @@ fn essence(result: &Simulation) -> Value {
 #[test]
 fn the_same_seed_gives_the_same_result_bit_for_bit() {
     let model = model(everything("preemptive", json!(6), "block", "majority"));
-    let settings = Settings { replications: 7, requests: 5000, warm_up: None, ..settings() };
+    let settings = Settings { replications: 7, requests: Some(5000), warm_up: None, ..settings() };
     let first = essence(&run_with(&model, &Settings { threads: 1, ..settings.clone() }));
     for threads in [2, 7] {
         assert_eq!(essence(&run_with(&model, &Settings { threads, ..settings.clone() })), first);
@@ -157,7 +157,7 @@ fn unbounded_growth_is_reported() {
         "visits": {"a": {"s": 1}},
         "pools": [{"name": "p", "slots": 1, "inside": ["s"]}],
     });
-    let line = refused(&model(content), &Settings { warm_up: Some(100), requests: 1000, ..settings() });
+    let line = refused(&model(content), &Settings { warm_up: Some(100), requests: Some(1000), ..settings() });
     assert_eq!(
         line,
         "more than 10000000 requests are present, most of them outside the stations: it grows without bound"
@@ -176,7 +176,7 @@ fn accumulating_legs_are_reported() {
         "forks": [{"name": "f", "branches": ["fast", "slow"], "join": "first"}],
         "visits": {"a": {"f": 1}},
     });
-    let result = run_with(&model(content), &Settings { requests: 10_000, ..settings() });
+    let result = run_with(&model(content), &Settings { requests: Some(10_000), ..settings() });
     assert!(result.notes[0].starts_with("station 'slow' gains 1.3"), "{:?}", result.notes);
     assert_eq!(result.notes.len(), 1);
 }
@@ -184,10 +184,11 @@ fn accumulating_legs_are_reported() {
 #[test]
 fn time_is_limited() {
     let model: Model = model(everything("fcfs", json!(null), "lose", "all"));
-    let hurried = Settings { time_limit: Duration::from_millis(300), requests: 1 << 39, ..settings() };
+    let hurried = Settings { time_limit: Duration::from_millis(300), requests: Some(1 << 39), ..settings() };
     let line = refused(&model, &hurried);
     assert!(line.starts_with("the time limit of 0.3 s came after 0 replications, and two are needed"), "{line}");
-    let many = Settings { time_limit: Duration::from_millis(400), replications: 100_000, requests: 2000, ..hurried };
+    let many =
+        Settings { time_limit: Duration::from_millis(400), replications: 100_000, requests: Some(2000), ..hurried };
     let result = run_with(&model, &Settings { warm_up: Some(100), ..many });
     assert!(result.replications < 100_000);
     assert_eq!(result.notes[0], format!("the time limit of 0.4 s came after {} replications", result.replications));
@@ -198,7 +199,7 @@ fn invalid_settings_are_named() {
     let model = model(everything("fcfs", json!(null), "lose", "all"));
     for (wrong, line) in [
         (Settings { replications: 1, ..settings() }, "replications: must be from 2, for an interval"),
-        (Settings { requests: 0, ..settings() }, "requests: must be from 1"),
+        (Settings { requests: Some(0), ..settings() }, "requests: must be from 1"),
         (Settings { threads: 0, ..settings() }, "threads: must be from 1 to 4096"),
         (Settings { precision: Some(0.0), ..settings() }, "precision: must lie between 0 and 1"),
         (Settings { precision: Some(f64::NAN), ..settings() }, "precision: must lie between 0 and 1"),

@@ -19,7 +19,7 @@ fn covered(model: &Model, truth_s: f64, settings: &Settings) -> usize {
 }
 
 fn short(requests: u64, warm_up: u64) -> Settings {
-    Settings { replications: 10, requests, warm_up: Some(warm_up), ..settings() }
+    Settings { replications: 10, requests: Some(requests), warm_up: Some(warm_up), ..settings() }
 }
 
 /// 95 % of 400 are 380, give or take 13 in one case of a thousand; the interval itself may lack a little.
@@ -54,7 +54,7 @@ fn a_heavily_loaded_model() {
 #[test]
 fn a_precision_is_reached_or_reported_as_missed() {
     let model = open(0.7, json!({"service": {"request": 1.0}}));
-    let wanted = Settings { precision: Some(0.01), replications: 5, requests: 20_000, ..settings() };
+    let wanted = Settings { precision: Some(0.01), replications: 5, requests: Some(20_000), ..settings() };
     let result = run_with(&model, &wanted);
     assert!(result.relative_half_width.unwrap() <= 0.01 / 1.01, "{:?}", result.relative_half_width);
     assert!(result.replications > 5 && result.notes.is_empty());
@@ -70,7 +70,7 @@ fn a_precision_is_reached_or_reported_as_missed() {
 #[test]
 fn a_warm_up_is_found() {
     let model = open(0.95, json!({"service": {"request": 1.0}}));
-    let settings = Settings { warm_up: None, requests: 200_000, replications: 40, ..settings() };
+    let settings = Settings { warm_up: None, requests: Some(200_000), replications: 40, ..settings() };
     let result = run_with(&model, &settings);
     assert_eq!(result.warm_up.method, "mser-5");
     assert!(result.warm_up.requests >= 20_000);
@@ -78,7 +78,7 @@ fn a_warm_up_is_found() {
     // Every customer must have returned once: ten thousand with long think times.
     let result = run_with(
         &common::closed(10_000, json!(100.0), json!({"service": {"request": 0.001}})),
-        &Settings { requests: 20_000, replications: 4, ..settings },
+        &Settings { requests: Some(20_000), replications: 4, ..settings },
     );
     assert!(result.warm_up.requests >= 20_000);
 }

@@ -43,7 +43,7 @@ fn several_servers() {
     within(waits, 0.1285336, 0.03);
     near(station.classes[0].utilisation, 0.45);
     let heavy = open(9.0, json!({"service": {"request": 0.2}, "servers": 2}));
-    let result = run_with(&heavy, &Settings { requests: 400_000, ..settings() });
+    let result = run_with(&heavy, &Settings { requests: Some(400_000), ..settings() });
     near(result.classes[0].response_s, 1.052632);
 }
 
@@ -202,7 +202,7 @@ fn classes_share_stations() {
         ],
         "visits": {"A": {"CPU": 1, "disk": 1}, "B": {"CPU": 1, "disk": 1}},
     });
-    let result = run_with(&model(content), &Settings { requests: 600_000, ..settings() });
+    let result = run_with(&model(content), &Settings { requests: Some(600_000), ..settings() });
     let utilisation =
         |station: usize| -> f64 { result.stations[station].classes.iter().map(|class| mean(class.utilisation)).sum() };
     within(utilisation(0), 0.368421, 0.01);

@@ -41,7 +41,7 @@ fn written(directory: &Path, sample: u32) -> Simulation {
     let settings = Settings {
         records: Some((directory.to_owned(), sample)),
         replications: 2,
-        requests: 20_000,
+        requests: Some(20_000),
         warm_up: Some(1000),
         ..settings()
     };
@@ -128,7 +128,7 @@ fn the_same_requests_are_sampled_at_every_station() {
 fn records_do_not_change_the_result() {
     let directory = tempfile::tempdir().unwrap();
     let with = written(directory.path(), 1);
-    let settings = Settings { replications: 2, requests: 20_000, warm_up: Some(1000), ..settings() };
+    let settings = Settings { replications: 2, requests: Some(20_000), warm_up: Some(1000), ..settings() };
     let without = run_with(&forked(), &settings);
     assert_eq!(with.classes[0].response_s, without.classes[0].response_s);
     let again = tempfile::tempdir().unwrap();

@@ -34,9 +34,9 @@ pub(crate) struct SimulateArguments {
     /// Number of independent replications.
     #[arg(long, value_name = "N", default_value_t = 20)]
     replications: usize,
-    /// Requests measured in each replication.
-    #[arg(long, value_name = "N", default_value_t = 200_000)]
-    requests: u64,
+    /// Requests measured in each replication [default: 200000, or more where a queue near saturation needs them].
+    #[arg(long, value_name = "N")]
+    requests: Option<u64>,
     /// Requests discarded at the start of each replication; auto determines the number with a pilot replication.
     #[arg(long, value_name = "auto|N", default_value = "auto", value_parser = warm_up)]
     warm_up: WarmUp,

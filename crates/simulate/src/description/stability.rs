@@ -13,19 +13,11 @@ type Flow = Vec<Vec<f64>>;
 
 /// Refuses a station of infinite capacity whose utilisation is not below 1.
 pub(crate) fn check_stable(network: &Network) -> Result<(), ModelError> {
-    let flow = station_flow(network);
-    for (station, arrivals) in network.stations.iter().zip(&flow) {
-        let Some(speed) = limiting_speed(station) else { continue };
-        let work: f64 = network
-            .classes
-            .iter()
-            .zip(arrivals)
-            .filter(|(_, arrivals_per_s)| **arrivals_per_s > 0.0)
-            .map(|(class, arrivals_per_s)| arrivals_per_s * station.time(&class.name).map_or(0.0, |time| time.mean_s))
-            .sum();
-        let utilisation = work / speed;
+    for (station, load) in network.stations.iter().zip(station_loads(network)) {
         // Rounding must not make 0.1 * 10, which is unstable, stable.
-        if utilisation >= 1.0 - 1e-12 {
+        if let Some(Load { utilisation, .. }) = load
+            && utilisation >= 1.0 - 1e-12
+        {
             return refuse(
                 format!("station '{}'", station.name),
                 format!("is unstable: utilisation {utilisation:.4} is not below 1"),
@@ -33,6 +25,30 @@ pub(crate) fn check_stable(network: &Network) -> Result<(), ModelError> {
         }
     }
     Ok(())
+}
+
+/// The load that arrivals from outside put on a station.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Load {
+    /// Work that arrives in a second over the work that the station can do in it.
+    pub(crate) utilisation: f64,
+    /// Arrivals per second, by class.
+    pub(crate) arrivals_per_s: Vec<f64>,
+}
+
+/// The load of each station; `None` where no queue can grow without bound.
+pub(crate) fn station_loads(network: &Network) -> Vec<Option<Load>> {
+    let load = |(station, arrivals_per_s): (&Station, Vec<f64>)| {
+        let work: f64 = network
+            .classes
+            .iter()
+            .zip(&arrivals_per_s)
+            .filter(|(_, arrivals_per_s)| **arrivals_per_s > 0.0)
+            .map(|(class, arrivals_per_s)| arrivals_per_s * station.time(&class.name).map_or(0.0, |time| time.mean_s))
+            .sum();
+        limiting_speed(station).map(|speed| Load { utilisation: work / speed, arrivals_per_s })
+    };
+    network.stations.iter().zip(station_flow(network)).map(load).collect()
 }
 
 /// The speed of a station with many requests present; `None` if no queue can grow there.

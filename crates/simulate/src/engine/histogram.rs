@@ -4,6 +4,8 @@
 const DROPPED_BITS: u32 = 52 - 10;
 /// The number of buckets by which it grows: an octave.
 const OCTAVE: usize = 1 << 10;
+/// Buckets in a coarse one.
+const COARSE: usize = 1 << 4;
 
 /// Counts of times.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +38,39 @@ impl Histogram {
 
     pub(crate) fn count(&self) -> u64 {
         self.total
+    }
+
+    /// The share of the times that are zero.
+    pub(crate) fn zero_share(&self) -> f64 {
+        self.zeros as f64 / self.total as f64
+    }
+
+    /// The number of the coarse bucket, 64 to an octave, that has a time; `None` for zero.
+    pub(crate) fn coarse_bucket(time_s: f64) -> Option<usize> {
+        (time_s > 0.0).then(|| (time_s.to_bits() >> DROPPED_BITS) as usize / COARSE)
+    }
+
+    /// The number of the first coarse bucket with a count, and the share of the times up to the end of it and of each
+    /// following one, until all are counted.
+    pub(crate) fn coarse_shares(&self) -> (usize, Vec<f64>) {
+        let mut below = self.zeros;
+        let mut shares = Vec::new();
+        let mut first = 0;
+        for (number, counts) in (self.first / COARSE..).zip(self.counts.chunks(COARSE)) {
+            let count: u64 = counts.iter().sum();
+            if shares.is_empty() && count == 0 {
+                continue;
+            }
+            if shares.is_empty() {
+                first = number;
+            }
+            below += count;
+            shares.push(below as f64 / self.total as f64);
+            if below == self.total {
+                break;
+            }
+        }
+        (first, shares)
     }
 
     /// Adds another histogram.

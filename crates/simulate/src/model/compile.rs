@@ -3,6 +3,7 @@
 use crate::description::checks::{check_network, refuse};
 use crate::description::reach::Reach;
 use crate::description::read::read_network;
+use crate::description::relaxation::slowest_queue;
 use crate::description::stability::check_stable;
 use crate::description::{CLIENT, Discipline, JobClass, Network, Shape, Station, Time};
 use crate::error::{ModelError, SimulateError};
@@ -67,6 +68,7 @@ fn compile(network: &Network, reach: &Reach) -> Result<Model, ModelError> {
         ends: (0..network.classes.len()).map(|class| reach.closed_ends.contains(&class)).collect(),
         pool_of,
         population: network.classes.iter().map(|class| class.population as usize).sum(),
+        relaxation: slowest_queue(network),
         stamps: Stamps::compile(network)?,
     };
     check_takes_time(network, reach)?;

@@ -18,6 +18,8 @@ const LEAST_REQUESTS: u64 = 1000;
 const LEAST_SHARE: u64 = 10;
 /// The number of times that the pilot is made four times as long, if it was too short to find the end of the warm-up.
 const LONGER: u32 = 2;
+/// The longest pilot if the relaxation time is known.
+const PILOT_MAX: u64 = 200_000;
 
 /// The warm-up that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,15 +55,24 @@ impl Observer for Pilot {
     }
 }
 
-/// Runs a pilot replication of as many requests as will be measured.
+/// Runs a pilot replication of as many requests as will be measured. `known` requests are discarded at least; if there are
+/// any, the relaxation time is known, and a long pilot is not needed.
 ///
 /// # Errors
 /// If it is stopped, or cannot continue.
-pub(crate) fn find_warm_up(model: &Model, seed: u64, requests: u64, stop: &AtomicBool) -> Result<Found, Stop> {
+pub(crate) fn find_warm_up(
+    model: &Model,
+    seed: u64,
+    requests: u64,
+    known: u64,
+    stop: &AtomicBool,
+) -> Result<Found, Stop> {
     // Every customer has to return more than once before the start is forgotten.
-    let least = LEAST_REQUESTS.max(requests / LEAST_SHARE).max(2 * model.population as u64);
+    let least = LEAST_REQUESTS.max(requests / LEAST_SHARE).max(2 * model.population as u64).max(known);
+    let requests = if known > 0 { requests.min(PILOT_MAX) } else { requests };
+    let longest = if known > 0 { 0 } else { LONGER };
     let mut events = 0;
-    for longer in 0..=LONGER {
+    for longer in 0..=longest {
         let length = requests.max(LEAST_REQUESTS).saturating_mul(4u64.pow(longer));
         let bucket = length.div_ceil(BUCKETS_MAX);
         let pilot = Pilot { bucket, in_bucket: 0, sum_s: 0.0, means_s: Vec::new() };
@@ -76,7 +87,7 @@ pub(crate) fn find_warm_up(model: &Model, seed: u64, requests: u64, stop: &Atomi
             return Ok(Found { requests, mser_requests: Some(mser_requests), events });
         }
     }
-    let requests = least.max(requests.saturating_mul(4u64.pow(LONGER)));
+    let requests = if known > 0 { least } else { least.max(requests.saturating_mul(4u64.pow(LONGER))) };
     Ok(Found { requests, mser_requests: None, events })
 }
 

@@ -34,7 +34,7 @@ pub fn render(simulation: &Simulation) -> String {
 
 fn heading(simulation: &Simulation) -> String {
     let found = match simulation.warm_up.mser_requests {
-        Some(requests) => format!(" (MSER-5: {requests}, doubled; at least 1000 or a tenth)"),
+        Some(requests) => format!(" (MSER-5: {requests})"),
         None => String::new(),
     };
     let mut out = format!(
@@ -89,11 +89,12 @@ fn forks_and_pools(simulation: &Simulation, out: &mut String) {
     pools.write(out);
 }
 
+/// A quantile and half the width of its interval.
 fn quantile(found: &Quantiles, share: f64) -> String {
-    let index = found.share.iter().position(|&known| (known - share).abs() < 1e-9);
-    let value =
-        index.map(|index| Estimate { mean: Some(found.response_s[index]), half_width: found.half_width_s[index] });
-    time(value.unwrap_or_default())
+    let Some(index) = found.share.iter().position(|&known| (known - share).abs() < 1e-9) else { return "-".into() };
+    let interval = found.low_s[index].zip(found.high_s[index]);
+    let half_width = interval.map(|(low_s, high_s)| (high_s - low_s) / 2.0);
+    time(Estimate { mean: Some(found.response_s[index]), half_width })
 }
 
 /// A rate per second with its half-width.
@@ -128,7 +129,12 @@ fn scaled(estimate: Estimate, scale: f64, unit: &str) -> String {
             let digits = (1.0 - half_width.log10().floor()).clamp(0.0, 9.0) as usize;
             format!("{mean:.digits$} \u{b1} {half_width:.digits$}{unit}")
         }
-        _ => format!("{mean:.6}{unit}"),
+        Some(_) => format!("{mean:.6}{unit}"),
+        // Three digits: nobody knows how many are right.
+        None => {
+            let digits = (2.0 - mean.abs().max(1e-9).log10().floor()).clamp(0.0, 9.0) as usize;
+            format!("{mean:.digits$}{unit}")
+        }
     }
 }
 
@@ -171,7 +177,7 @@ mod tests {
         let estimate = |mean, half_width| Estimate { mean: Some(mean), half_width: Some(half_width) };
         assert_eq!(time(estimate(0.001_234_567, 0.000_012)), "1.235 \u{b1} 0.012 ms");
         assert_eq!(plain(estimate(19_718.4, 35.0)), "19718 \u{b1} 35");
-        assert_eq!(time(Estimate { mean: Some(0.25), half_width: None }), "250.000000 ms");
+        assert_eq!(time(Estimate { mean: Some(0.25), half_width: None }), "250 ms");
         assert_eq!(plain(Estimate::default()), "-");
     }
 }

@@ -3,7 +3,9 @@
 use crate::engine::histogram::Histogram;
 use crate::model::Model;
 use crate::replication::{Layout, OfClass, OfStation, Outcome};
+use crate::report::cumulative::Cumulative;
 use crate::report::spread::{Spread, Student};
+use crate::report::steadiness::Halves;
 
 /// The shares of the reported quantiles.
 pub(crate) fn quantile_shares() -> Vec<f64> {
@@ -16,36 +18,38 @@ pub(crate) fn quantile_shares() -> Vec<f64> {
 pub(crate) struct Totals {
     pub(crate) layout: Layout,
     pub(crate) numbers: Vec<Spread>,
-    /// By class, the spread of each quantile, and all times together.
-    pub(crate) quantiles: Vec<Vec<Spread>>,
+    /// By class, the spread of the shares of the times, and all times together.
+    pub(crate) cumulative: Vec<Cumulative>,
     pub(crate) responses: Vec<Histogram>,
     /// By station, the sum of the shares of the time with n present.
     pub(crate) present: Vec<Vec<f64>>,
     pub(crate) replications: usize,
+    pub(crate) warm_up_s: Spread,
     pub(crate) measured_s: Spread,
     pub(crate) events: u64,
     growth: Vec<Spread>,
     station_growth: Vec<Spread>,
     began: Vec<Spread>,
-    shares: Vec<f64>,
+    halves: Vec<Halves>,
 }
 
 impl Totals {
     pub(crate) fn new(model: &Model) -> Totals {
-        let (layout, classes, shares) = (Layout::new(model), model.classes.len(), quantile_shares());
+        let (layout, classes) = (Layout::new(model), model.classes.len());
         Totals {
             layout,
             numbers: vec![Spread::default(); layout.len()],
-            quantiles: vec![vec![Spread::default(); shares.len()]; classes],
+            cumulative: vec![Cumulative::default(); classes],
             responses: vec![Histogram::default(); classes],
             present: vec![Vec::new(); model.stations.len()],
             replications: 0,
+            warm_up_s: Spread::default(),
             measured_s: Spread::default(),
             events: 0,
             growth: vec![Spread::default(); classes],
             station_growth: vec![Spread::default(); model.stations.len()],
             began: vec![Spread::default(); classes],
-            shares,
+            halves: vec![Halves::default(); classes + model.stations.len()],
         }
     }
 
@@ -53,14 +57,18 @@ impl Totals {
     pub(crate) fn add(&mut self, outcome: &Outcome) {
         self.replications += 1;
         self.events += outcome.events;
+        self.warm_up_s.add(outcome.measured_from_s);
         self.measured_s.add(outcome.measured_s);
+        for (halves, &[first, second]) in self.halves.iter_mut().zip(&outcome.halves) {
+            halves.add(first, second);
+        }
         add_all(&mut self.numbers, &outcome.numbers);
         add_all(&mut self.growth, &outcome.growth_per_s);
         add_all(&mut self.station_growth, &outcome.station_growth_per_s);
         add_all(&mut self.began, &outcome.began_per_s);
         for (class, times) in outcome.responses.iter().enumerate() {
             if times.count() > 0 {
-                add_all(&mut self.quantiles[class], &times.quantiles_s(&self.shares));
+                self.cumulative[class].add(times);
                 self.responses[class].merge(times);
             }
         }
@@ -82,6 +90,23 @@ impl Totals {
             Some(if half_width > 0.0 { half_width / mean } else { 0.0 })
         });
         relative.collect::<Option<Vec<f64>>>()?.into_iter().reduce(f64::max)
+    }
+
+    /// Notes on classes and stations whose numbers still change, beyond chance.
+    pub(crate) fn drift_notes(&self, model: &Model) -> Vec<String> {
+        let classes = model.classes.iter().map(|class| format!("the response time of class '{}'", class.name));
+        let stations = model.stations.iter().map(|station| format!("the queue at station '{}'", station.name));
+        let drifts =
+            classes.chain(stations).zip(&self.halves).filter_map(|(what, halves)| Some((what, halves.drift()?)));
+        drifts
+            .map(|(what, drift)| {
+                let change = 100.0 * drift;
+                format!(
+                    "no intervals, because {what} still changes: {change:+.1} % from the first half of the replications to \
+                     the second; give a longer --warm-up and more --requests"
+                )
+            })
+            .collect()
     }
 
     /// Notes on classes and stations at which more requests arrive than leave, beyond chance: there is no steady state, or not

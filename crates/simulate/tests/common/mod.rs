@@ -43,7 +43,7 @@ fn named(mut station: Value) -> Value {
 }
 
 pub(crate) fn settings() -> Settings {
-    Settings { replications: 10, requests: 50_000, warm_up: Some(5_000), ..Settings::default() }
+    Settings { replications: 10, requests: Some(50_000), warm_up: Some(5_000), ..Settings::default() }
 }
 
 pub(crate) fn run(model: &Model) -> Simulation {
