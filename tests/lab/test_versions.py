@@ -40,39 +40,60 @@ def compare(*arguments):
     return main(["compare", *map(str, arguments)])
 
 
-def test_identical_runs_are_not_worse(make, capsys):
-    old, new = make("old", noise=dict.fromkeys(NOISE, 1.0)), make("new")
-    assert compare(old, new) == 0
+def sides(old, new, *more):
+    return compare("--a", *old, "--b", *new, *more)
+
+
+QUIET = dict.fromkeys(NOISE, 1.0)
+
+
+def test_single_runs_are_not_replicated_and_have_no_verdict(make, capsys):
+    """Identical versions came out different in 15 to 43 % of the cases, because runs differ more than their trials."""
+    old, new = make("old", noise=QUIET), make("new", 0.85)
+    assert compare(old, new) == 4
     content = read(new / "compare.json", RunComparison)
-    assert content.verdict == "no worse" and content.pairs == 6
+    assert content.verdict == "not replicated" and not content.interleaved
     throughput = content.metrics[0]
-    assert throughput.metric == "throughput_per_s" and throughput.verdict == "equivalent"
-    assert throughput.overall.blocks == 3 and len(throughput.configurations) == 2
-    assert throughput.overall.ratio == pytest.approx((1.004 * 0.997 * 1.001) ** (1 / 3))
+    assert throughput.overall.ratio == pytest.approx(0.85, rel=0.01) and throughput.overall.low is None
     printed = capsys.readouterr().out
-    assert "no worse" in printed and "clients=16, replicas=2" in printed
+    assert "not replicated" in printed and "waylab ab" in printed and "worse" not in printed
+
+
+def test_identical_versions_are_not_worse(make, capsys):
+    old = [make("old1", noise=QUIET), make("old2", 1.01)]
+    new = [make("new1"), make("new2", 1.012)]
+    assert sides(old, new) == 0
+    content = read(new[-1] / "compare.json", RunComparison)
+    assert content.verdict == "no worse" and len(content.baseline) == len(content.candidate) == 2
+    throughput = content.metrics[0]
+    assert throughput.metric == "throughput_per_s" and throughput.verdict in ("equivalent", "no worse")
+    assert throughput.overall.degrees == 2 and len(throughput.configurations) == 2
+    printed = capsys.readouterr().out
+    assert "no worse" in printed and "replicas=2" in printed
     assert all(len(line) <= 80 for line in printed.splitlines() if "compare.html" not in line)
 
 
 def test_a_loss_is_found_and_a_gain_is_not_a_loss(make):
-    old, slower, faster = make("old", noise=dict.fromkeys(NOISE, 1.0)), make("slow", 0.85), make("fast", 1.2)
-    assert compare(old, slower) == 1
-    content = read(slower / "compare.json", RunComparison)
+    old = [make(f"old{n}", ratio) for n, ratio in enumerate((1.0, 1.01, 0.99))]
+    slower = [make(f"slow{n}", ratio) for n, ratio in enumerate((0.85, 0.86, 0.84))]
+    faster = [make(f"fast{n}", ratio) for n, ratio in enumerate((1.2, 1.21, 1.19))]
+    assert sides(old, slower) == 1
+    content = read(slower[-1] / "compare.json", RunComparison)
     assert {one.metric: one.verdict for one in content.metrics} == {
         "throughput_per_s": "worse",
         "response_mean_ns": "worse",
         "cpu_per_request_ns.total": "worse",
     }
     assert content.metrics[0].overall.ratio == pytest.approx(0.85, rel=0.01)
-    assert compare(old, faster) == 0
-    assert read(faster / "compare.json", RunComparison).metrics[0].verdict == "better"
+    assert sides(old, faster) == 0
+    assert read(faster[-1] / "compare.json", RunComparison).metrics[0].verdict == "better"
 
 
-def test_noisy_runs_are_inconclusive(make):
-    old, new = make("old", noise={1: 0.9, 2: 1.15, 3: 1.0}), make("new", noise={1: 1.1, 2: 0.95, 3: 1.0})
-    assert compare(old, new) == 3
-    # A wide margin makes the same numbers equivalent.
-    assert compare(old, new, "--margin", "2") == 0
+def test_runs_that_differ_among_themselves_are_inconclusive(make):
+    old, new = [make("old1", 0.9), make("old2", 1.1)], [make("new1", 1.05), make("new2", 0.95)]
+    assert sides(old, new) == 3
+    # A wide margin makes the same numbers no worse.
+    assert sides(old, new, "--margin", "2") == 0
 
 
 def test_runs_that_cannot_be_compared_raise_one_line(make, capsys):
@@ -84,6 +105,9 @@ def test_runs_that_cannot_be_compared_raise_one_line(make, capsys):
         ((old, old.parent), "run.json: not found"),
         ((old, other, "--margin", "0"), "the margin must be above 0"),
         ((old, other, "--metric", "beauty"), "metric 'beauty' is unknown"),
+        (("--a", old, other), "only one side has runs"),
+        ((old,), "1 runs without sides"),
+        ((old, other, "--a", old), "give either RUN_A RUN_B, or --a"),
     ):
         assert compare(*arguments) == 2
         said = capsys.readouterr().err
@@ -91,16 +115,16 @@ def test_runs_that_cannot_be_compared_raise_one_line(make, capsys):
 
 
 def test_the_page_shows_only_numbers_from_its_json(make):
-    old, new = make("old"), make("new", 1.02)
-    compare(old, new)
-    known = str(read(new / "compare.json", RunComparison))
+    old, new = [make("old1"), make("old2", 1.01)], [make("new1", 1.02), make("new2", 1.03)]
+    sides(old, new)
+    known = str(read(new[-1] / "compare.json", RunComparison))
     found = []
 
     class Numbers(HTMLParser):
         def handle_starttag(self, tag, attributes):
             found.extend(value for key, value in attributes if tag == "data" and key == "value")
 
-    text = (new / "compare.html").read_text()
+    text = (new[-1] / "compare.html").read_text()
     Numbers().feed(text)
     assert len(found) > 25 and all(number in known for number in found)
     assert "<script" not in text and "It is" not in text.split("<main>")[1]

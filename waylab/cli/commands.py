@@ -10,13 +10,14 @@ from rich.table import Table
 
 from waylab.analysis import analyse as analyse_run
 from waylab.cli.block_rule import TrialJudge, least_blocks
+from waylab.cli.interrupt import Interrupt
 from waylab.cli.noise import measure_noise
 from waylab.cli.progress import Progress
 from waylab.errors import LabError
 from waylab.plan import Plan, make_plan
 from waylab.predict import check_models, predict
 from waylab.report import show_run, write_report
-from waylab.run import Step, create_run, resume_run, unfinished_runs
+from waylab.run import Campaign, Step, create_run, resume_run, unfinished_runs
 from waylab.runfolder.stopping import BlockDecision
 from waylab.spec import FULL, Spec, read_spec
 from waylab.testbed import Machine, check_requirements
@@ -38,13 +39,20 @@ def run(arguments: argparse.Namespace) -> int:
             console.print(f"[dim]an unfinished run of this specification: waylab run --resume {old}[/dim]")
         campaign = create_run(arguments.spec, arguments.results, arguments.scale)
     waiting = campaign.waiting()
-    judge = TrialJudge(campaign.directory, campaign.spec.stopping)
-    left = _minutes(sum(trial.expected_s for trial in waiting))
+    left = minutes(sum(trial.expected_s for trial in waiting))
     about = "at most" if campaign.spec.stopping.precision else "about"
     console.print(f"run folder: {campaign.directory} ({len(waiting)} trials, {about} {left})", soft_wrap=True)
     for line in [*campaign.servers(), *campaign.hosts()]:
         console.print(line, soft_wrap=True)
     console.print(f"[dim]if it is stopped: waylab run --resume {campaign.directory}[/dim]", soft_wrap=True)
+
+    run_campaign(campaign, console, arguments.interrupt)
+    return conclude(campaign.directory, console)
+
+
+def run_campaign(campaign: Campaign, console: Console, interrupt: Interrupt) -> None:
+    """Run the missing trials of a run folder, with a line for each."""
+    judge = TrialJudge(campaign.directory, campaign.spec.stopping)
 
     def judged(trial_id: str) -> tuple[bool, str, str]:
         trial = judge.trial(trial_id, anew=True)
@@ -59,11 +67,10 @@ def run(arguments: argparse.Namespace) -> int:
             return decision
 
         def on_step(step: Step) -> None:
-            arguments.interrupt.check()
+            interrupt.check()
             progress.show(step)
 
         campaign.run(on_step, decide)
-    return _conclude(campaign.directory, console)
 
 
 def _read(path: Path, scale: str = FULL) -> Spec:
@@ -109,15 +116,15 @@ def plan(arguments: argparse.Namespace) -> int:
 def _how_long(spec: Spec, planned: Plan) -> str:
     """Return the number and the duration of trials; with a stopping rule the smallest and the largest."""
     if not spec.stopping.precision:
-        return f"{len(planned.trials)} trials, about {_minutes(planned.expected_s)}"
+        return f"{len(planned.trials)} trials, about {minutes(planned.expected_s)}"
     least = [trial for trial in planned.trials if trial.block <= least_blocks(spec.stopping)]
     least_s = sum(trial.expected_s for trial in least)
     text = (
-        f"at least {len(least)} trials, about {_minutes(least_s)}; "
-        f"at most {len(planned.trials)}, about {_minutes(planned.expected_s)}"
+        f"at least {len(least)} trials, about {minutes(least_s)}; "
+        f"at most {len(planned.trials)}, about {minutes(planned.expected_s)}"
     )
     if spec.stopping.budget_s:
-        text += f"; no block starts after {_minutes(spec.stopping.budget_s)}"
+        text += f"; no block starts after {minutes(spec.stopping.budget_s)}"
     return text
 
 
@@ -152,13 +159,15 @@ def show(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _conclude(directory: Path, console: Console) -> int:
+def conclude(directory: Path, console: Console, summary: bool = True) -> int:
+    """Analyse, predict and report a run; return the exit code. `summary` prints the results."""
     console.print("[dim]analysing[/dim]")
     content = analyse_run(directory)
     predict(directory)
     console.print("[dim]drawing[/dim]")
     write_report(directory)
-    show_run(directory, Console(highlight=False))
+    if summary:
+        show_run(directory, Console(highlight=False))
     if content.stopping:
         console.print(
             f"stopped after {content.stopping.block} blocks: {content.stopping.reason}",
@@ -172,6 +181,7 @@ def _conclude(directory: Path, console: Console) -> int:
     return 0
 
 
-def _minutes(time_s: float) -> str:
+def minutes(time_s: float) -> str:
+    """Write a duration in minutes and seconds."""
     minutes, seconds = divmod(round(time_s), 60)
     return f"{minutes} min {seconds:02} s" if minutes else f"{seconds} s"

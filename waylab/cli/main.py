@@ -5,7 +5,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Never
+from typing import Any, Never
 
 from waylab import __version__
 from waylab.cli.interrupt import Interrupt
@@ -75,6 +75,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_scale(run)
     run.set_defaults(command=later(_COMMANDS, "run"))
 
+    _add_ab(parts)
+
     plan = parts.add_parser(
         "plan", help="show the trials of a specification and their duration; runs nothing"
     )
@@ -104,6 +106,45 @@ def _parser() -> argparse.ArgumentParser:
     add_report_commands(parts)
     add_model_command(parts)
     return parser
+
+
+def _add_ab(parts: Any) -> None:
+    part = parts.add_parser(
+        "ab",
+        help="run two versions or settings interleaved in one run, and give a verdict",
+        description="Runs a specification with two sides, a (old) and b (new), in mirrored blocks (ABBA), and prints "
+        "the ratio b / a with its interval and a verdict. A side is the path of a waystage binary, or settings such "
+        "as proxy.loops=2. The load generator is the same for both. "
+        "Exit code: 0 not worse, 1 worse, 2 bad input, 3 undecided.",
+    )
+    part.add_argument("spec", type=Path, metavar="SPEC", help="specification of an experiment, a TOML file")
+    part.add_argument("--a", metavar="SIDE", help="the old side: a binary, or settings KEY=VALUE,...")
+    part.add_argument("--b", metavar="SIDE", help="the new side: a binary, or settings KEY=VALUE,...")
+    part.add_argument(
+        "--margin", type=float, metavar="SHARE", help="largest loss that is no worse, as a share [0.05]"
+    )
+    part.add_argument(
+        "--metric",
+        action="append",
+        metavar="NAME",
+        help="metric to compare; repeat it for several [throughput_per_s; response_mean_ns in an open loop]",
+    )
+    part.add_argument(
+        "--blocks", type=int, metavar="N", help="blocks, each with both sides; an even number [at least 6]"
+    )
+    part.add_argument(
+        "--test-time",
+        type=float,
+        metavar="SECONDS",
+        help="length of a trial's measurement [the specification's]",
+    )
+    part.add_argument(
+        "--results", type=Path, default=Path("results"), metavar="DIR", help="parent of run folders [results]"
+    )
+    part.add_argument(
+        "--output", type=Path, metavar="DIR", help="folder for compare.json and compare.html [the run folder]"
+    )
+    part.set_defaults(command=later("waylab.cli.ab", "ab"))
 
 
 def _add_scale(parser: argparse.ArgumentParser) -> None:

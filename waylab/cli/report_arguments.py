@@ -36,14 +36,18 @@ def add_report_commands(parts: Any) -> None:
 
     compare = parts.add_parser(
         "compare",
-        help="compare two runs of one specification, for example of two versions",
-        description="Compares two runs of the same specification, paired by configuration and block. "
-        "Exit code: 0 not worse, 1 worse, 2 bad input, 3 undecided.",
+        help="compare runs of one specification, for example of two versions; waylab ab does better",
+        description="Compares runs of the same specification by the means of whole runs. It takes two runs of each "
+        "side to decide; one on a side is not replicated and has no verdict. waylab ab interleaves both sides in one "
+        "run, which needs less time. Exit code: 0 not worse, 1 worse, 2 bad input, 3 undecided, 4 not replicated.",
     )
-    compare.add_argument("baseline", type=Path, metavar="RUN_A", help="run folder of the old version")
-    compare.add_argument("candidate", type=Path, metavar="RUN_B", help="run folder of the new version")
     compare.add_argument(
-        "--margin", type=float, metavar="SHARE", help="margin of equivalence, as a share [0.05]"
+        "runs", type=Path, nargs="*", metavar="RUN", help="two run folders: the old version, the new one"
+    )
+    compare.add_argument("--a", type=Path, nargs="+", metavar="RUN", help="run folders of the old version")
+    compare.add_argument("--b", type=Path, nargs="+", metavar="RUN", help="run folders of the new version")
+    compare.add_argument(
+        "--margin", type=float, metavar="SHARE", help="largest loss that is no worse, as a share [0.05]"
     )
     compare.add_argument(
         "--metric",
@@ -53,7 +57,7 @@ def add_report_commands(parts: Any) -> None:
         "cpu_per_request_ns.total]",
     )
     compare.add_argument(
-        "--output", type=Path, metavar="DIR", help="folder for compare.json and compare.html [RUN_B]"
+        "--output", type=Path, metavar="DIR", help="folder for compare.json and compare.html [last run of b]"
     )
     compare.set_defaults(command=later(_COMMANDS, "compare"))
 

@@ -8,6 +8,8 @@ from rich.table import Table
 
 from waylab.analysis.across.versions import MARGIN, METRICS, compare_runs
 from waylab.analysis.trial.folder_stages import folder_stages
+from waylab.cli.exits import verdict_exit
+from waylab.errors import LabError
 from waylab.report import (
     find_runs,
     show_comparison,
@@ -17,9 +19,7 @@ from waylab.report import (
     write_sample,
 )
 
-# 2 is bad input, as everywhere.
-EXIT_NO_WORSE, EXIT_WORSE, EXIT_UNDECIDED = 0, 1, 3
-_EXITS = {"no worse": EXIT_NO_WORSE, "worse": EXIT_WORSE, "undecided": EXIT_UNDECIDED}
+_PAIR = 2
 
 
 def report(arguments: argparse.Namespace) -> int:
@@ -65,12 +65,19 @@ def campaign(arguments: argparse.Namespace) -> int:
 
 
 def compare(arguments: argparse.Namespace) -> int:
-    """Compare two runs and return the verdict as exit code."""
+    """Compare runs of two sides and return the verdict as exit code."""
+    if arguments.runs and (arguments.a or arguments.b):
+        raise LabError("compare: give either RUN_A RUN_B, or --a RUN RUN --b RUN RUN")
+    if arguments.runs and len(arguments.runs) != _PAIR:
+        raise LabError(
+            f"compare: {len(arguments.runs)} runs without sides; give RUN_A RUN_B, or --a RUN RUN --b RUN RUN"
+        )
+    old, new = arguments.a or arguments.runs[:1], arguments.b or arguments.runs[1:]
     metrics = tuple(arguments.metric) if arguments.metric else METRICS
     margin = MARGIN if arguments.margin is None else arguments.margin
-    content = compare_runs(arguments.baseline, arguments.candidate, margin, metrics)
-    path = write_comparison(content, arguments.output or arguments.candidate)
+    content = compare_runs(old, new, margin, metrics)
+    path = write_comparison(content, arguments.output or new[-1])
     console = Console(highlight=False)
     show_comparison(content, console)
     console.print(f"{path}", soft_wrap=True)
-    return _EXITS[content.verdict]
+    return verdict_exit(content.verdict)

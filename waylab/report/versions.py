@@ -12,12 +12,12 @@ from waylab.report.page.numbers import NONE, percent_text, ratio_text, shown
 from waylab.report.page.offline import document
 from waylab.report.tables.table import definitions, table
 from waylab.runfolder import paths
-from waylab.runfolder.comparison import RunComparison
+from waylab.runfolder.comparison import ComparedRun, RunComparison
 from waylab.runfolder.files import write, write_bytes
 from waylab.runfolder.numbers import Ratio
 
-_COLOURS = {"worse": "bold red", "undecided": "yellow", "better": "green", "equivalent": "green"}
-_CLASSES = {"worse": "fail", "better": "pass", "equivalent": "pass", "undecided": ""}
+_COLOURS = {"worse": "bold red", "better": "green", "equivalent": "green", "no worse": "green"}
+_CLASSES = {"worse": "fail", "better": "pass", "equivalent": "pass", "no worse": "pass"}
 
 
 def write_comparison(content: RunComparison, directory: Path) -> Path:
@@ -39,9 +39,9 @@ def show_comparison(content: RunComparison, console: Console) -> None:
         lines.add_row(plain(name), *(_ratio_text(ratio) for ratio in ratios))
     console.print(lines)
     for metric in content.metrics:
-        colour = _COLOURS[metric.verdict]
+        colour = _COLOURS.get(metric.verdict, "yellow")
         console.print(f"[{colour}]{metric.verdict}[/{colour}]  {plain(metric.text)}")
-    console.print(f"[bold]{content.verdict}[/bold] ({content.pairs} pairs of trials)")
+    console.print(f"[bold]{content.verdict}[/bold]")
 
 
 def _heading(metric: str) -> str:
@@ -66,7 +66,7 @@ def _ratio_text(ratio: Ratio | None) -> str:
         return NONE
     if ratio.low is None:
         return f"{ratio.ratio:.3f}"
-    return f"{ratio.ratio:.3f} ({ratio.low:.3f}..{ratio.high:.3f})"
+    return f"{ratio.ratio:.3f} {ratio.low:.3f}..{ratio.high:.3f}"
 
 
 def _cell(ratio: Ratio | None) -> str:
@@ -83,22 +83,24 @@ def _page(content: RunComparison) -> str:
     sides = [
         (
             name,
-            f"<code>{escape(side.directory)}</code>, {escape(str(side.version))}, "
+            f"{_arm(side)}<code>{escape(side.directory)}</code>, {escape(str(side.version))}, "
             f"commit <code>{escape(side.commit or 'unknown')}</code>, "
             f"{shown(side.trials_used)} of {shown(side.trials_total)} trials used",
         )
-        for name, side in (("baseline", content.baseline), ("candidate", content.candidate))
+        for name, runs in (("baseline", content.baseline), ("candidate", content.candidate))
+        for side in runs
     ]
     sides.append(("margin", shown(content.margin, percent_text)))
     verdicts = "".join(
-        f'<li><b class="{_CLASSES[metric.verdict]}">{escape(metric.verdict)}</b>: {escape(metric.text)}</li>'
+        f'<li><b class="{_CLASSES.get(metric.verdict, "")}">{escape(metric.verdict)}</b>: {escape(metric.text)}</li>'
         for metric in content.metrics
     )
     headings = ["configuration", *(metric.metric for metric in content.metrics)]
     rows = [[escape(name), *(_cell(ratio) for ratio in ratios)] for name, ratios in _rows(content)]
+    unit = "trials within blocks of one run" if content.interleaved else "whole runs"
     words = (
-        f"Ratios candidate / baseline in pairs of blocks on the log scale; intervals at "
-        f"{percent_text(content.confidence)}, so that all together are wrong at most once in twenty."
+        f"Ratios candidate / baseline of {unit}, with 95 % intervals; verdicts are adjusted for the number of "
+        "metrics (Holm)."
     )
     notes = "".join(f"<li>{escape(note)}</li>" for note in content.notes)
     sections = (
@@ -108,3 +110,7 @@ def _page(content: RunComparison) -> str:
         f'<section id="threats"><h2>Threats</h2><ul>{notes}</ul></section>\n'
     )
     return document(title, f'<p class="lead">{escape(content.question)}</p>', sections)
+
+
+def _arm(side: ComparedRun) -> str:
+    return f"<code>{escape(side.arm)}</code> in " if side.arm else ""

@@ -257,9 +257,13 @@ def resume_run(directory: Path) -> Campaign:
     return Campaign(directory, spec, plan, programs)
 
 
-def _hash_of(found: Environment) -> str | None:
-    program = found.programs.get("waystage")
-    return program.sha256 if program else None
+def _hash_of(found: Environment) -> dict[str, str]:
+    """Return the hash of every version of `waystage` in a run."""
+    return {
+        name: program.sha256
+        for name, program in found.programs.items()
+        if program and name.split(" ")[0] == "waystage"
+    }
 
 
 def unfinished_runs(results: Path, spec_path: Path) -> list[Path]:

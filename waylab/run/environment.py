@@ -34,6 +34,7 @@ def environment(programs: Programs) -> Environment:
             "memcached": _program(programs.memcached),
             "nutcracker": _program(programs.nutcracker),
             "postgres": _program(postgres),
+            **{f"waystage {name}": _program(path) for name, path in programs.versions.items()},
         },
         source=_source(programs.waystage),
         kernel=platform.release(),

@@ -9,7 +9,7 @@ PREDICTIONS_FORMAT = "waylab-predictions/1"
 ENVIRONMENT_FORMAT = "waylab-environment/1"
 STOPPING_FORMAT = "waylab-stopping/1"
 LOAD_FORMAT = "waystage-load/1"
-COMPARE_FORMAT = "waylab-compare/1"
+COMPARE_FORMAT = "waylab-compare/2"
 
 RUN = "run.json"
 SPEC = "spec.toml"

@@ -3,7 +3,8 @@
 import os
 import shutil
 import stat
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from waylab.errors import LabError
@@ -23,6 +24,8 @@ class Programs:
     memcached: Path | None
     nutcracker: Path | None = None
     postgres: PostgresPrograms | None = None
+    # Other versions of `waystage` that specifications name, by their path.
+    versions: Mapping[str, Path] = field(default_factory=dict)
 
     def server_for(self, wanted: str, service_time: str) -> str:
         """Resolve `auto`: memcached where there is one, unless the service time is dictated."""
@@ -73,6 +76,14 @@ def find_waystage() -> Path:
     raise LabError(
         f"waystage: not found; run `make build` or set WAYSTAGE_BIN (looked at {beside}, PATH, {here})"
     )
+
+
+def require_version(path: Path) -> Path:
+    """Return another version of `waystage` that a specification names; LabError unless it may be run."""
+    if not _is_program(path):
+        raise LabError(f"system.program = {str(path)!r}: not a program that can be run")
+    require_trusted(path)
+    return path
 
 
 def require_trusted(program: Path) -> None:

@@ -50,7 +50,16 @@ def _numbers(factor: FactorLevels) -> list[float] | None:
     values = []
     for level in factor.levels:
         value = next(iter(level.settings.values()))
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not _is_number(level.label):
             return None
         values.append(float(value))
     return sorted(values)
+
+
+def _is_number(label: str) -> bool:
+    """Return whether a label is a number; a level with a name may set a number, too."""
+    try:
+        float(label)
+    except ValueError:
+        return False
+    return True

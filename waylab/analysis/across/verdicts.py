@@ -26,7 +26,7 @@ def verdict(ratio: Ratio, metric: str) -> str:
     return NO_WORSE if ratio.no_worse else UNDECIDED
 
 
-def verdict_sentence(ratio: Ratio, metric: str, margin: float, what: str = "") -> str:
+def verdict_sentence(ratio: Ratio, metric: str, margin: float, what: str = "", unit: str = "blocks") -> str:
     """Say the verdict with its evidence; `what` names what was compared, where the metric alone does not."""
     what = what or metric
     if ratio.ratio is None:
@@ -34,7 +34,7 @@ def verdict_sentence(ratio: Ratio, metric: str, margin: float, what: str = "") -
     head = f"{what}: ratio {ratio.ratio:.4f}"
     if ratio.low is None:
         return f"{head}, undecided: {ratio.reason}."
-    head += f", 95 % interval {ratio.low:.4f} to {ratio.high:.4f} over {ratio.blocks} blocks"
+    head += f", 95 % interval {ratio.low:.4f} to {ratio.high:.4f} over {ratio.blocks} {unit}"
     found = verdict(ratio, metric)
     within = f"within {100 * margin:g} %"
     if found == EQUIVALENT:
@@ -42,11 +42,11 @@ def verdict_sentence(ratio: Ratio, metric: str, margin: float, what: str = "") -
     if found == NO_WORSE:
         return f"{head}: no worse by more than {100 * margin:g} % (one-sided test at 5 %)."
     if found == UNDECIDED:
-        return f"{head}: undecided; {_undecided(ratio, margin)}."
+        return f"{head}: undecided; {_undecided(ratio, margin, unit)}."
     return f"{head}: a difference, the candidate is {found}."
 
 
-def _undecided(ratio: Ratio, margin: float) -> str:
+def _undecided(ratio: Ratio, margin: float, unit: str) -> str:
     """Say why a ratio decides nothing, and how many blocks would."""
     if ratio.excludes_1:
         why = f"alone it would exclude 1, but not in its family of comparisons (p = {ratio.p_family:.2g})"
@@ -58,8 +58,6 @@ def _undecided(ratio: Ratio, margin: float) -> str:
     goal = margin or _RESOLUTION
     contrast = Contrast(math.log(ratio.ratio), ratio.error, ratio.degrees)
     need = blocks_for(contrast, ratio.blocks, math.log1p(goal))
-    return (
-        why
-        if need is None or need <= ratio.blocks
-        else f"{why}; about {need} blocks narrow it to {100 * goal:g} %"
-    )
+    if need is None or need <= ratio.blocks:
+        return why
+    return f"{why}; about {need} {unit} narrow it to {100 * goal:g} %"

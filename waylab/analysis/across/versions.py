@@ -1,10 +1,12 @@
-"""Two runs of one specification, say of two versions of a program: paired by configuration and block, with a verdict.
+"""Two versions: interleaved as arms of one run (`waylab ab`), or several runs of each (`waylab compare`).
 
-Reads the analyses of both; knows nothing of their trials' files.
+Runs differ from one another by more than their trials do. Separate runs are therefore compared by the means of whole
+runs, and a single run on each side has no verdict.
 """
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,10 +14,12 @@ from msgspec import to_builtins
 from msgspec.structs import asdict
 
 from waylab import __version__
-from waylab.analysis.across.metrics import metric_of
-from waylab.analysis.across.verdicts import BETTER, EQUIVALENT, WORSE, verdict, verdict_sentence
+from waylab.analysis.across.contrasts import as_family, metric_model
+from waylab.analysis.across.metrics import metric_of, more_is_better
+from waylab.analysis.across.verdicts import NO_WORSE, UNDECIDED, WORSE, verdict, verdict_sentence
 from waylab.analysis.run import read_analysis
-from waylab.analysis.statistics.pairs import paired_ratio
+from waylab.analysis.statistics.blocks import Contrast
+from waylab.analysis.statistics.pairs import ratio_of
 from waylab.errors import LabError
 from waylab.runfolder import paths
 from waylab.runfolder.analysis import Analysis
@@ -24,7 +28,6 @@ from waylab.runfolder.environment import Environment
 from waylab.runfolder.files import read, read_run
 from waylab.runfolder.numbers import Ratio
 from waylab.runfolder.run import Run
-from waylab.runfolder.trial_numbers import TrialNumbers
 
 METRICS = ("throughput_per_s", "response_mean_ns", "cpu_per_request_ns.total")
 MARGIN = 0.05
@@ -39,13 +42,15 @@ _KNOWN_WORDS = (
     "cpu_per_request_ns.total (.load, .proxy, .backends, .messages, .database, .interrupts), "
     "commits_per_request, wal_bytes_, wal_syncs_ (_per_message)"
 )
+NOT_REPLICATED = "not replicated"
+_RUNS_MIN = 2
 # Facts of the environment that make two runs comparable.
 _SAME = ("processor", "kernel", "cores_usable", "governor")
 
 
 @dataclass(frozen=True)
 class _Side:
-    """The files of one of the two runs."""
+    """The files of one run."""
 
     directory: Path
     run: Run
@@ -58,50 +63,103 @@ class _Side:
         return program.sha256 if program else None
 
 
-# The trials of both runs, by configuration and block.
-_Pairs = dict[tuple[str, int], tuple[TrialNumbers, TrialNumbers]]
+Sides = list[_Side]
+# Means of logarithms by configuration, of one run.
+_Means = dict[str, float]
 
 
 def compare_runs(
-    baseline: Path, candidate: Path, margin: float = MARGIN, metrics: tuple[str, ...] = METRICS
+    baseline: Sequence[Path],
+    candidate: Sequence[Path],
+    margin: float = MARGIN,
+    metrics: tuple[str, ...] = METRICS,
 ) -> RunComparison:
-    """Compare the candidate with the baseline; ratios are candidate / baseline.
+    """Compare runs of the candidate with runs of the baseline; ratios are candidate / baseline.
 
-    Intervals are at 1 - 5 % / metrics (Bonferroni), so that a false alarm over all metrics comes at most once in
-    twenty. Equivalence needs no such correction, since all metrics must show it (Berger 1982). `verdict` is `worse`
-    if any metric is, `no worse` if all are equivalent or better, else `undecided`.
+    The run is the unit: the mean logarithm of every run, and a t test of both sides with one variance. With fewer than
+    two runs on a side there is no verdict. Verdicts are adjusted for the number of metrics (Holm).
 
     Raises:
-        LabError: for runs of different specifications or scales, without a trial in common, or a margin of 0.
+        LabError: for runs of different specifications or scales, without a configuration in common, the same run
+            twice, an unknown metric, or a margin of 0.
     """
+    _check_request(margin, metrics)
+    if not baseline or not candidate:
+        raise LabError("compare: only one side has runs; give runs of both, as --a RUN RUN --b RUN RUN")
+    runs = [(directory, read_run(directory)) for directory in (*baseline, *candidate)]
+    _check_same(runs)
+    sides = [_side(directory, run) for directory, run in runs]
+    old, new = sides[: len(baseline)], sides[len(baseline) :]
+    shared = _shared(sides)
+    if not shared:
+        raise LabError("compare: no configuration was used in every run; look at their reports")
+    ratios = as_family([_of_runs(metric, old, new, shared, margin) for metric in metrics])
+    parts = [
+        _metric(
+            metric,
+            ratio,
+            *_of_separate(metric, ratio, margin),
+            [(name, _of_runs(metric, old, new, [name], margin)) for name in shared],
+        )
+        for metric, ratio in zip(metrics, ratios, strict=True)
+    ]
+    return RunComparison(
+        format=paths.COMPARE_FORMAT,
+        waylab=__version__,
+        name=old[0].run.name,
+        question=old[0].run.spec.question,
+        interleaved=False,
+        baseline=[_compared(side) for side in old],
+        candidate=[_compared(side) for side in new],
+        margin=margin,
+        metrics=parts,
+        verdict=_overall([part.verdict for part in parts]),
+        notes=_notes(old, new),
+    )
+
+
+def compare_arms(directory: Path, factor: str, given: tuple[str, str]) -> RunComparison:
+    """Compare the two levels of a factor in one run, by its announced comparisons; `given` names both sides."""
+    run = read_run(directory)
+    side = _side(directory, run)
+    announced = [one for one in side.analysis.comparisons if one.factor == factor]
+    models = {one.metric: metric_model(side.analysis.trials, one.metric) for one in announced}
+    parts = []
+    for one in announced:
+        of, to = {factor: [one.candidate]}, {factor: [one.baseline]}
+        strata = [
+            (
+                ", ".join(f"{name}={label}" for name, label in others.items()),
+                {k: [v] for k, v in others.items()},
+            )
+            for others in models[one.metric].pairs(of, to)
+            if others
+        ]
+        ratios = [(name, models[one.metric].ratio(of | at, to | at, one.margin)) for name, at in strata]
+        text = verdict_sentence(one.overall, one.metric, one.margin, f"{one.metric}, b / a")
+        parts.append(_metric(one.metric, one.overall, verdict(one.overall, one.metric), text, ratios))
+    levels = (announced[0].baseline, announced[0].candidate)
+    return RunComparison(
+        format=paths.COMPARE_FORMAT,
+        waylab=__version__,
+        name=run.name,
+        question=run.spec.question,
+        interleaved=True,
+        baseline=[_compared(side, factor, levels[0], given[0])],
+        candidate=[_compared(side, factor, levels[1], given[1])],
+        margin=announced[0].margin,
+        metrics=parts,
+        verdict=_overall([part.verdict for part in parts]),
+        notes=[],
+    )
+
+
+def _check_request(margin: float, metrics: tuple[str, ...]) -> None:
     if not margin > 0:
         raise LabError(f"compare: the margin must be above 0, not {margin:g}")
     for metric in metrics:
         if not _KNOWN.fullmatch(metric):
             raise LabError(f"compare: metric {metric!r} is unknown; known: {_KNOWN_WORDS}")
-    runs = read_run(baseline), read_run(candidate)
-    _check_same(baseline, candidate, *runs)
-    old, new = _side(baseline, runs[0]), _side(candidate, runs[1])
-    pairs = _pairs(old.analysis, new.analysis)
-    if not pairs:
-        raise LabError(f"{candidate}: has no used trial that {baseline} has, too; look at both reports")
-    found = [_metric(metric, pairs, margin, 1 - _LEVEL / len(metrics)) for metric in metrics]
-    verdicts = [one.verdict for one in found]
-    overall = "no worse" if all(one in (EQUIVALENT, BETTER) for one in verdicts) else "undecided"
-    return RunComparison(
-        format=paths.COMPARE_FORMAT,
-        waylab=__version__,
-        name=old.run.name,
-        question=old.run.spec.question,
-        baseline=_compared(old),
-        candidate=_compared(new),
-        margin=margin,
-        confidence=1 - _LEVEL / len(metrics),
-        pairs=len(pairs),
-        metrics=found,
-        verdict=WORSE if WORSE in verdicts else overall,
-        notes=_notes(old, new),
-    )
 
 
 def _side(directory: Path, run: Run) -> _Side:
@@ -109,15 +167,20 @@ def _side(directory: Path, run: Run) -> _Side:
     return _Side(directory, run, read_analysis(directory), environment)
 
 
-def _check_same(baseline: Path, candidate: Path, old: Run, new: Run) -> None:
-    if baseline.resolve() == candidate.resolve():
-        raise LabError(f"compare: {baseline} cannot be compared with itself")
-    for key, before, after in (("quick", old.quick, new.quick), ("scale", old.scale, new.scale)):
-        if before != after:
-            raise LabError(f"compare: {key} is {before} in {baseline}, {after} in {candidate}")
-    different = _first_difference(to_builtins(old.spec), to_builtins(new.spec))
-    if different:
-        raise LabError(f"compare: {baseline} and {candidate} have different specifications, in {different}")
+def _check_same(runs: list[tuple[Path, Run]]) -> None:
+    """Check that all runs are different runs of one specification at one scale."""
+    first_path, first = runs[0]
+    seen = {first_path.resolve()}
+    for path, run in runs[1:]:
+        if path.resolve() in seen:
+            raise LabError(f"compare: {path} is given twice; a run cannot be compared with itself")
+        seen.add(path.resolve())
+        for key, before, after in (("quick", first.quick, run.quick), ("scale", first.scale, run.scale)):
+            if before != after:
+                raise LabError(f"compare: {key} is {before} in {first_path}, {after} in {path}")
+        different = _first_difference(to_builtins(first.spec), to_builtins(run.spec))
+        if different:
+            raise LabError(f"compare: {first_path} and {path} have different specifications, in {different}")
 
 
 def _first_difference(one: object, other: object, where: str = "") -> str:
@@ -131,80 +194,132 @@ def _first_difference(one: object, other: object, where: str = "") -> str:
     return "" if one == other else where
 
 
-def _pairs(old: Analysis, new: Analysis) -> _Pairs:
-    """Return the trials that were used in both, by configuration and block."""
-    sides = [
-        {(trial.configuration, trial.block): trial.measured() for trial in analysis.trials if trial.used}
-        for analysis in (old, new)
-    ]
-    order = [configuration.name for configuration in old.configurations]
-    both = sorted((key for key in sides[0] if key in sides[1]), key=lambda key: (order.index(key[0]), key[1]))
-    return {key: (sides[0][key], sides[1][key]) for key in both}
+def _shared(sides: Sides) -> list[str]:
+    """Return the configurations of which every run has a trial that was used, in order."""
+    used = [{trial.configuration for trial in side.analysis.trials if trial.used} for side in sides]
+    order = [configuration.name for configuration in sides[0].analysis.configurations]
+    return [name for name in order if all(name in names for names in used)]
 
 
-def _metric(metric: str, pairs: _Pairs, margin: float, confidence: float) -> MetricComparison:
-    ratios: dict[str, dict[int, float]] = {}
-    for (configuration, block), (old, new) in pairs.items():
-        before, after = metric_of(old, metric), metric_of(new, metric)
-        if before and after:
-            ratios.setdefault(configuration, {})[block] = math.log(after / before)
-    # Only blocks that every configuration has mean the same; if there is none, all that there are.
-    blocks = set.intersection(*(set(found) for found in ratios.values())) if ratios else set()
-    everywhere = sorted(blocks or {block for found in ratios.values() for block in found})
-    means = []
-    for block in everywhere:
-        members = [found[block] for found in ratios.values() if block in found]
-        means.append(math.fsum(members) / len(members))
-    overall = _paired(means, margin)
+def _of_runs(metric: str, old: Sides, new: Sides, names: list[str], margin: float) -> Ratio:
+    """Return the ratio of the means of whole runs, over the named configurations."""
+    means = [[_mean_of_run(side, metric, names) for side in sides] for sides in (old, new)]
+    if any(value is None for values in means for value in values):
+        reason = "a run has no value of it"
+        return Ratio(
+            blocks=0, ratio=None, low=None, high=None, excludes_1=None, equivalent=None, reason=reason
+        )
+    before, after = ([value for value in values if value is not None] for values in means)
+    found = two_samples(before, after)
+    ratio = Ratio(
+        **vars(ratio_of(found, min(len(before), len(after)), margin, better=more_is_better(metric)))
+    )
+    return ratio
+
+
+def two_samples(before: Sequence[float], after: Sequence[float]) -> Contrast:
+    """Return the difference of the means of two groups of runs with one variance.
+
+    No error with fewer than two runs in a group, because nothing shows how much its runs differ.
+    """
+    means = [math.fsum(values) / len(values) for values in (before, after)]
+    difference = means[1] - means[0]
+    if min(len(before), len(after)) < _RUNS_MIN:
+        return Contrast(difference, None, 0)
+    squares = math.fsum((value - means[0]) ** 2 for value in before)
+    squares += math.fsum((value - means[1]) ** 2 for value in after)
+    degrees = len(before) + len(after) - 2
+    error = math.sqrt(squares / degrees * (1 / len(before) + 1 / len(after)))
+    return Contrast(difference, error, degrees)
+
+
+def _mean_of_run(side: _Side, metric: str, names: list[str]) -> float | None:
+    """Return the mean logarithm of a metric over configurations, each the mean over its trials."""
+    found: dict[str, list[float]] = {}
+    for trial in side.analysis.trials:
+        value = metric_of(trial.numbers, metric) if trial.used and trial.numbers else None
+        if trial.configuration in names and value and value > 0:
+            found.setdefault(trial.configuration, []).append(math.log(value))
+    if len(found) < len(names):
+        return None
+    return math.fsum(math.fsum(values) / len(values) for values in found.values()) / len(names)
+
+
+def _metric(
+    metric: str, overall: Ratio, found: str, text: str, parts: list[tuple[str, Ratio]]
+) -> MetricComparison:
     return MetricComparison(
         metric=metric,
         overall=overall,
-        verdict=verdict(overall, metric),
-        text=verdict_sentence(overall, metric, margin),
-        configurations=[
-            ConfigurationRatio(name=name, **asdict(_paired(list(found.values()), margin)))
-            for name, found in ratios.items()
-        ],
+        verdict=found,
+        text=text,
+        configurations=[ConfigurationRatio(name=name, **asdict(ratio)) for name, ratio in parts],
     )
 
 
-def _paired(logs: list[float], margin: float) -> Ratio:
-    return Ratio(**vars(paired_ratio(logs, margin)))
+def _of_separate(metric: str, overall: Ratio, margin: float) -> tuple[str, str]:
+    """Return the verdict on separate runs and its sentence."""
+    if overall.low is not None or overall.ratio is None:
+        return verdict(overall, metric), verdict_sentence(overall, metric, margin, unit="runs on each side")
+    text = (
+        f"{metric}: ratio {overall.ratio:.4f}, not replicated: one run on a side does not show how much runs "
+        f"differ; give {_RUNS_MIN} runs of each side, or interleave both with waylab ab."
+    )
+    return NOT_REPLICATED, text
 
 
-def _compared(side: _Side) -> ComparedRun:
-    program, source = side.environment.programs.get("waystage"), side.environment.source
+def _overall(verdicts: list[str]) -> str:
+    """Return `worse` if any metric is, `no worse` if all are shown to be, else `undecided`."""
+    for word in (WORSE, NOT_REPLICATED, UNDECIDED):
+        if word in verdicts:
+            return word
+    return NO_WORSE
+
+
+def _compared(side: _Side, factor: str = "", level: str = "", given: str = "") -> ComparedRun:
+    path = next(
+        (
+            str(one.settings.get("system.program", ""))
+            for f in side.run.spec.factors
+            if f.name == factor
+            for one in f.levels
+            if one.label == level
+        ),
+        "",
+    )
+    name = f"waystage {path}" if path else "waystage"
+    program, source = side.environment.programs.get(name), side.environment.source
+    trials = [trial for trial in side.analysis.trials if not factor or trial.levels[factor] == level]
     return ComparedRun(
         directory=str(side.directory),
         created_utc=side.run.created_utc,
+        arm=given,
         version=program.version if program else None,
-        sha256=side.sha256,
-        commit=source.commit if source else None,
-        trials_used=side.analysis.trials_used,
-        trials_total=side.analysis.trials_total,
+        sha256=program.sha256 if program else None,
+        commit=source.commit if source and name == "waystage" else None,
+        trials_used=sum(trial.used for trial in trials),
+        trials_total=len(trials),
     )
 
 
-def _notes(old: _Side, new: _Side) -> list[str]:
+def _notes(old: Sides, new: Sides) -> list[str]:
     """Say what weakens the comparison."""
-    first, second = (
-        (
-            side.environment.processor,
-            side.environment.kernel,
-            side.environment.cores_usable,
-            side.environment.governor,
-        )
-        for side in (old, new)
-    )
     notes = [
-        "The runs were made one after the other: what changed on the machine between them is in the ratios, too. "
-        "Versions that run interleaved, as levels of one factor, are compared more sharply."
+        "Separate runs: if all runs of one side were made before those of the other, what changed on the machine in "
+        "between is in the ratios. waylab ab interleaves both sides."
     ]
-    notes += [
-        f"Not the same machine or state: {key} is {before} in the baseline, {after} in the candidate."
-        for key, before, after in zip(_SAME, first, second, strict=True)
-        if before != after
-    ]
-    if old.sha256 == new.sha256:
-        notes.append("Both runs have the very same program: this is a null comparison, and shows the noise.")
+    first = old[0].environment
+    for key in _SAME:
+        others = {str(getattr(side.environment, key)) for side in (*old[1:], *new)} - {
+            str(getattr(first, key))
+        }
+        if others:
+            notes.append(
+                f"Not the same machine or state: {key} is {getattr(first, key)}, "
+                f"in other runs {', '.join(sorted(others))}."
+            )
+    if len({side.sha256 for side in old}) > 1 or len({side.sha256 for side in new}) > 1:
+        notes.append("The runs of one side have different programs.")
+    if {side.sha256 for side in old} == {side.sha256 for side in new}:
+        notes.append("Both sides have the very same program: this is a null comparison, and shows the noise.")
     return notes

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from waylab.runfolder.run import SystemDescription
-from waylab.spec.checks import one_of, setting
+from waylab.spec.checks import one_of, setting, text
 from waylab.spec.settings import Backends, Database, Load, Messages, Proxy
 
 # Label and dotted key of the settings that drawings show, by role.
@@ -41,6 +41,8 @@ class System:
 
     kind: str = setting(_registered_name, "proxy")
     direct_to: str = setting(one_of("one", "all"), "one")
+    # The `waystage` that runs the parts of the system; the load generator is always the one that the lab finds.
+    program: str = setting(text, "")
     backends: Backends = field(default_factory=Backends)
     proxy: Proxy = field(default_factory=Proxy)
     messages: Messages = field(default_factory=Messages)

@@ -3,12 +3,13 @@
 Each class here has a descriptive half in the file of the same name in `spec/systems`.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 from waylab.plan import Trial
 from waylab.spec import SystemUnderTest, systems
 from waylab.testbed.hosts import Testbed
-from waylab.testbed.programs import Programs, find_programs
+from waylab.testbed.programs import Programs, find_programs, require_version
 from waylab.testbed.run_database import RunDatabase
 from waylab.testbed.systems.database import RunningDatabaseSystem
 from waylab.testbed.systems.direct import RunningDirectSystem
@@ -48,7 +49,10 @@ def programs_of(trials: tuple[Trial, ...]) -> Programs:
         roles = trial.system.programs(trial.assignment.generators)
         servers |= {trial.system.backends.server} if "backends" in roles else set()
         needs |= {"postgres"} if "database" in roles else set()
-    return find_programs(servers, frozenset(needs))
+    versions = {trial.system.program: Path(trial.system.program) for trial in trials if trial.system.program}
+    for path in versions.values():
+        require_version(path)
+    return replace(find_programs(servers, frozenset(needs)), versions=versions)
 
 
 __all__ = ["RunningSystem", "programs_of", "register_system", "running_system"]

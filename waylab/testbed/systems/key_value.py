@@ -70,7 +70,7 @@ class RunningKeyValueSystem(RunningSystem):
 
     def _start_cache(self, host: Host, index: int, records: bool) -> str:
         backends = self.trial.system.backends
-        command = [str(self.programs.waystage), "cache", "--listen", f"{host.address}:0"]
+        command = [str(self.waystage), "cache", "--listen", f"{host.address}:0"]
         command += ["--memory-limit", backends.memory, "--service-time", backends.service_time]
         command += ["--workers", str(backends.workers)]
         command += ["--seed", str((self.trial.seed + 7919 * backends.seed + index) % (1 << 31))]

@@ -14,7 +14,7 @@ class RunningProxySystem(RunningProxiedSystem):
 
     def _command(self, listen_address: str, servers: list[str]) -> list[str]:
         proxy = self.trial.system.proxy
-        command = [str(self.programs.waystage), "proxy", "--listen", f"{listen_address}:0"]
+        command = [str(self.waystage), "proxy", "--listen", f"{listen_address}:0"]
         for server in servers:
             command += ["--server", server]
         command += ["--replicas", str(proxy.replicas), "--loops", str(proxy.loops), "--stamps", proxy.stamps]

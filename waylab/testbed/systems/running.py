@@ -40,6 +40,8 @@ class RunningSystem(ABC):
     ) -> None:
         self.trial = trial
         self.programs = programs
+        # The program of the system; the load generator is the same for all arms of an experiment.
+        self.waystage = Path(trial.system.program or programs.waystage)
         self.testbed = testbed
         self.directory = directory
         self.records = directory / "records"

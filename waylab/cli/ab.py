@@ -1,0 +1,81 @@
+"""`waylab ab`: runs two versions or settings interleaved in one run, and returns the verdict as exit code."""
+
+import argparse
+import shlex
+from pathlib import Path
+
+from rich.console import Console
+
+from waylab.analysis.across.versions import MARGIN, compare_arms
+from waylab.cli.commands import conclude, minutes, run_campaign
+from waylab.cli.exits import verdict_exit
+from waylab.errors import LabError
+from waylab.report import show_comparison, write_comparison
+from waylab.run import create_run
+from waylab.runfolder.files import write_bytes
+from waylab.spec import checks
+from waylab.spec.arms import BLOCKS_MIN, FACTOR, Arm, arms_spec, default_metric, read_arm
+
+
+def ab(arguments: argparse.Namespace) -> int:
+    """Interleave both sides, and print one ratio with its interval and the verdict."""
+    first, second = _sides(arguments)
+    margin = MARGIN if arguments.margin is None else arguments.margin
+    if not 0 < margin <= 1:
+        raise LabError(f"ab: --margin must be above 0 and at most 1, not {margin:g}")
+    if arguments.blocks is not None and arguments.blocks < BLOCKS_MIN:
+        raise LabError(
+            f"ab: --blocks {arguments.blocks} is too few to decide anything; give {BLOCKS_MIN} or more"
+        )
+    if arguments.test_time is not None and not arguments.test_time > 0:
+        raise LabError(f"ab: --test-time must be above 0, not {arguments.test_time:g}")
+    metrics = tuple(dict.fromkeys(arguments.metric or [default_metric(arguments.spec)]))
+    for metric in metrics:
+        try:
+            checks.metric(metric)
+        except ValueError as error:
+            raise LabError(f"ab: --metric {metric}: {error}") from None
+    options = {"blocks": arguments.blocks, "test_time_s": arguments.test_time}
+    name, text = arms_spec(arguments.spec, (first, second), metrics, margin, options)
+    path = _write(arguments.results, name, text)
+    console = Console(stderr=True, highlight=False)
+    campaign = create_run(path, arguments.results)
+    trials = campaign.plan.trials
+    left = minutes(sum(trial.expected_s for trial in trials))
+    console.print(
+        f"{first.given} (a) against {second.given} (b): {trials[-1].block} mirrored blocks, {len(trials)} trials, "
+        f"about {left}",
+        soft_wrap=True,
+        markup=False,
+    )
+    run_campaign(campaign, console, arguments.interrupt)
+    conclude(campaign.directory, console, summary=False)
+    content = compare_arms(campaign.directory, FACTOR, (first.given, second.given))
+    page = write_comparison(content, arguments.output or campaign.directory)
+    out = Console(highlight=False)
+    show_comparison(content, out)
+    out.print(f"{page}", soft_wrap=True, markup=False)
+    return verdict_exit(content.verdict)
+
+
+def _sides(arguments: argparse.Namespace) -> tuple[Arm, Arm]:
+    """Read both sides before anything runs."""
+    for name, other in (("a", "b"), ("b", "a")):
+        if getattr(arguments, name) is None:
+            given = getattr(arguments, other)
+            side = f" (--{other} {shlex.quote(given)} is only one side)" if given else ""
+            raise LabError(
+                f"ab: --{name} is missing{side}; give a waystage binary, or a setting such as proxy.loops=2"
+            )
+    return read_arm(arguments.a, "a"), read_arm(arguments.b, "b")
+
+
+def _write(results: Path, name: str, text: str) -> Path:
+    """Write the specification beside the run folders, so that `waylab run` can repeat the run."""
+    try:
+        results.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LabError(f"{results}: cannot create a folder for the run: {error.strerror}") from None
+    path = results / f"{name}.toml"
+    write_bytes(path, text.encode())
+    return path
