@@ -191,7 +191,8 @@ POLICIES = (
                 },
             ),
             Pool("old", 1),
-            Pool("new", 1, {"flush": False}),
+            # As in a migration, where the shadow pool replaces the main pool later.
+            Pool("new", 1, {"flush": False, "warm-up": {"from": "main", "expiry": EXPIRY}}),
             Pool("others", 1),
         ),
         {"records": "records", "sample": 50, "stamps": "sampled"},

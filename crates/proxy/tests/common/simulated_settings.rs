@@ -138,7 +138,7 @@ fn dispatch(file: &mut ProxyFile, is_shared: bool, loops: usize, has_all: bool, 
     file.queue = Some(queue);
 }
 
-/// A pool. Only those that clients' keys belong to have policies.
+/// A pool. Those that clients' keys belong to have policies, and some shadow pools are warmed up from the main pool.
 fn pool(
     plan: &PoolPlan,
     pools: &[PoolPlan],
@@ -168,11 +168,14 @@ fn pool(
         failures: Some(random.choose(&[1, 2, 3])),
         ..PoolFile::default()
     };
+    let expiry = Duration::from_secs(EXPIRY_S);
+    // As in a migration, where the shadow pool replaces the main pool later.
+    let is_successor = plan.part == Part::Shadow && shape.shadow_reads && shape.shadow_share == 1.0;
+    pool.warm_up = is_successor.then(|| WarmUp { from: name(Part::Main), expiry });
     if !plan.part.has_keys() {
         return pool;
     }
     let has = |part| pools.iter().any(|pool| pool.part == part);
-    let expiry = Duration::from_secs(EXPIRY_S);
     if plan.replicas > 1 {
         pool.reads = Some(random.choose(&[Reads::Primary, Reads::Any, Reads::LeastOutstanding]));
         pool.failover = Some(random.choose(&[Failover::Never, Failover::OnError, Failover::OnMiss]));
