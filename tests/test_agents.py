@@ -1,6 +1,7 @@
 """Agents and a controller form one load over real sockets, and survive the loss of one of them."""
 
 import json
+import os
 import re
 import signal
 import socket
@@ -190,7 +191,7 @@ def test_configuration_errors_print_one_line_before_any_agent_starts(server, age
     refused = [
         no_server,
         ([*two, f"127.0.0.1:{free}"], [f"agent 127.0.0.1:{free}", "waystage load agent"]),
-        ([*two, server], [f"agent {server}", "not a message of protocol 1"]),
+        ([*two, server], [f"agent {server}", "not a message of protocol 2"]),
         ([*two, agents[0].address], ["given twice"]),
         (["--server", server, "--agent", agents[1].address], ["--clients 1", "2 agents"]),
         (["--server", server, "--records", "/nowhere"], ["--records"]),
@@ -219,21 +220,71 @@ def test_an_agent_refuses_other_protocols(agents):
     agent = agents[0]
     answer = said(agent, b'{"hello":{"protocol":99,"version":"7.7.7"}}')
     assert (
-        answer.count("\n") == 1 and "protocol 99" in answer and "7.7.7" in answer and "protocol 1" in answer
+        answer.count("\n") == 1 and "protocol 99" in answer and "7.7.7" in answer and "protocol 2" in answer
     )
     assert "not a message" in said(agent, b"GET / HTTP/1.1")
     assert "unexpected message" in said(agent, b'{"start":{"at_clock_ns":1}}')
     version = run("--version").stdout.split()[1].encode()
-    hello = b'{"hello":{"protocol":1,"version":"%s"}}' % version
+    hello = b'{"hello":{"protocol":2,"version":"%s"}}' % version
     refused = [
         ("--bananas", "--bananas"),
         ("--json-out-file=/tmp/x", "--json-out-file"),
         ("--clients=0", "--clients"),
+        # 100 clients with values of 1 GiB.
+        ("--data-size=1g --clients=100", "--memory"),
     ]
     for argument, word in refused:
-        prepare = json.dumps({"prepare": {"arguments": ["--server=127.0.0.1:1", argument]}}).encode()
+        prepare = json.dumps({"prepare": {"arguments": ["--server=127.0.0.1:1", *argument.split()]}}).encode()
         greeting, error = said(agent, hello, prepare).splitlines()
         assert "hello" in json.loads(greeting) and word in json.loads(error)["error"]["line"]
+
+
+def test_a_secret_is_needed_on_both_sides(server, tmp_path):
+    secret, other = tmp_path / "secret", tmp_path / "other"
+    secret.write_text("correct horse battery staple\n")
+    other.write_text("correct horse battery stable\n")
+    with program("load", "agent", "--listen", "127.0.0.1:0", "--secret-file", secret) as agent:
+        load = arguments(server, [agent], "--requests", 50)
+        one_line(run_when_free(*load), agent.address, "needs the secret", "--secret-file")
+        one_line(run_when_free(*load, "--secret-file", other), "does not have the agent's secret")
+        result = run_when_free(*load, "--secret-file", secret)
+        assert "50 " in result.stdout and result.returncode == 0, result
+        command = [str(WAYSTAGE), *map(str, load)]
+        environment = {**os.environ, "WAYSTAGE_AGENT_SECRET": secret.read_text()}
+        result = subprocess.run(command, env=environment, capture_output=True, timeout=60, check=False)
+        assert result.returncode == 0, result
+    one_line(run("load", "agent", "--secret-file", tmp_path / "none"), "--secret-file", "none")
+    other.write_text("short")
+    one_line(run("load", "agent", "--secret-file", other), "--secret-file", "5 bytes")
+    one_line(run("load", "agent", "--listen", "0.0.0.0:0"), "0.0.0.0:0", "--secret-file", "--insecure")
+    one_line(run("load", "--server", server, "--agent", "192.0.2.1:7411"), "192.0.2.1:7411", "--insecure")
+    for value in ("lots", "-1", ""):
+        one_line(run("load", "agent", f"--memory={value}"), "--memory")
+
+
+FORGED = "\x1b[2J\rwaystage: done\nVALID\u202e"
+
+
+def test_what_a_peer_sends_is_escaped_on_both_terminals(server, agents):
+    prepare = {"prepare": {"arguments": [f"--server={FORGED}", FORGED]}}
+    version = run("--version").stdout.split()[1]
+    hello = {"hello": {"protocol": 2, "version": version}}
+    said(agents[0], *(json.dumps(one).encode() for one in (hello, prepare)))
+    lines = [agents[0].stderr.readline() for _ in range(2)]
+    assert "prepares: " in lines[0] and all(line.startswith("127.0.0.1:") for line in lines), lines
+    with socket.create_server(("127.0.0.1", 0)) as liar:
+        address = f"127.0.0.1:{liar.getsockname()[1]}"
+        command = [str(WAYSTAGE), "load", "--server", server, "--agent", address]
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as controller:
+            connection, _ = liar.accept()
+            with connection:
+                connection.sendall(json.dumps({"error": {"line": FORGED}}).encode() + b"\n")
+                out, errors = controller.communicate(timeout=60)
+    assert out == "" and len(errors.splitlines()) == 1, errors
+    for text in (*lines, errors):
+        assert not set(text.rstrip("\n")) & set("\x1b\r\n\u202e") and "\\u{202e}" in text, text
 
 
 def test_an_agent_limits_the_length_of_a_line(agents):

@@ -2,6 +2,7 @@
 //! fills it in.
 
 mod check;
+mod memory;
 pub(crate) mod messages;
 
 use crate::config::messages::MessagesConfig;

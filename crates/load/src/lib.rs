@@ -24,7 +24,7 @@ mod report;
 mod agents;
 pub mod saturate;
 
-pub use agents::{Agent, AgentTask, DistributedRun, PROTOCOL, Share, Shares, coordinate, split};
+pub use agents::{Agent, AgentLimits, AgentTask, DistributedRun, PROTOCOL, Secret, Share, Shares, coordinate, split};
 pub use config::messages::MessagesConfig;
 pub use config::{Arrivals, Config, Protocol, ServerChoice, fixed_bytes};
 pub use measure::part::Part;
@@ -37,6 +37,7 @@ pub use report::memtier::memtier_json;
 pub use report::merge::{MergeError, merge, merge_named};
 pub use report::metrics::Metrics;
 pub use report::print::{render, render_second};
+pub use report::printable::printable;
 pub use report::settings::{MessageSettings, Settings};
 pub use report::summary::{
     AgentReport, Coordination, Cpu, FORMAT, MergedPart, OperationSummary, Operations, Summary, Totals, Verification,

@@ -8,6 +8,7 @@ mod merge;
 mod messages;
 mod output;
 mod saturate;
+mod secret;
 mod trace;
 mod values;
 
@@ -15,7 +16,7 @@ use arguments::RunArguments;
 use clap::{Args, Subcommand};
 use clock::Clock;
 use control_arguments::ControlArguments;
-use load::{Metrics, Progress, Summary};
+use load::{Metrics, Progress, Summary, printable};
 use output::OutputFiles;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -92,7 +93,7 @@ fn run_once(mut arguments: RunArguments) -> Result<ExitCode, String> {
             _ => {}
         }
         match progress {
-            Progress::Note(line) => eprintln!("waystage: note: {line}"),
+            Progress::Note(line) => eprintln!("waystage: note: {}", printable(line)),
             progress if shows_progress => show(progress, offered_per_s),
             _ => {}
         }
@@ -101,7 +102,7 @@ fn run_once(mut arguments: RunArguments) -> Result<ExitCode, String> {
         Ok(summary) => finish(&summary, files),
         Err(error) => {
             files.discard();
-            Err(error.to_string())
+            Err(printable(&error.to_string()))
         }
     }
 }
@@ -113,7 +114,7 @@ fn finish(summary: &Summary, files: OutputFiles) -> Result<ExitCode, String> {
     files.write(summary)?;
     // On a terminal the verdict is already the last line.
     if !summary.valid && !io::stdout().is_terminal() {
-        eprintln!("waystage: the run is not valid: {}", summary.reasons.join("; "));
+        eprintln!("waystage: the run is not valid: {}", printable(&summary.reasons.join("; ")));
     }
     Ok(if summary.valid { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -1,6 +1,7 @@
 //! An agent: accepts controllers, and does one run after another. Knows no flags and no signals.
 
 use crate::LoadError;
+use crate::agents::limits::AgentLimits;
 use crate::agents::session::{self, AgentContext};
 use crate::config::Config;
 use clock::Clock;
@@ -27,9 +28,10 @@ impl<'a> Agent<'a> {
     /// Listens on `listen`, HOST:PORT; port 0 picks a free port.
     ///
     /// # Errors
-    /// The name does not resolve, or the address is in use or not local.
+    /// The name does not resolve, or the address is in use or not local, or it needs a secret.
     pub fn bind(
         listen: &str,
+        limits: AgentLimits,
         clock: &'a Clock,
         stop: &'a AtomicBool,
         parse: &'a (dyn Fn(&[String]) -> Result<Config, String> + Sync),
@@ -37,10 +39,17 @@ impl<'a> Agent<'a> {
     ) -> Result<Agent<'a>, LoadError> {
         let failed = |reason: String| LoadError::Listen { listen: listen.into(), reason };
         let address = net::resolve(listen).map_err(|error| failed(error.to_string()))?;
+        if limits.secret.is_none() && !limits.insecure && !address.ip().is_loopback() {
+            return Err(failed(
+                "everyone who can reach this address could use this machine; give a shared secret (--secret-file), or \
+                 --insecure if everyone may"
+                    .into(),
+            ));
+        }
         let listener = TcpListener::bind(address)
             .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
             .map_err(|error| failed(error.to_string()))?;
-        Ok(Agent { listener, context: AgentContext::new(clock, stop, parse, log) })
+        Ok(Agent { listener, context: AgentContext::new(clock, stop, limits, parse, log) })
     }
 
     /// The address on which it listens.

@@ -6,6 +6,7 @@ use crate::agents::agent_connection::{AgentConnection, Event};
 use crate::agents::gather::{AgentOutcome, LiveSeconds, Start, gather};
 use crate::agents::message::{AgentHello, FromAgent, PROTOCOL, ToAgent};
 use crate::agents::offset::{Offset, Sample};
+use crate::agents::secret::{Side, nonce};
 use crate::agents::shares::DistributedRun;
 use crate::config::Config;
 use crate::progress::Progress;
@@ -32,6 +33,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 struct AgentState {
     link: AgentConnection,
     hello: Option<AgentHello>,
+    /// The nonces of the agent and of the controller, if the agent has asked for a proof.
+    nonces: Option<(String, String)>,
     /// The time request in flight: its number and when it was sent.
     sent: Option<(u64, Nanos)>,
     samples: Vec<Sample>,
@@ -93,8 +96,17 @@ pub fn coordinate(
 
 impl AgentState {
     fn new(link: AgentConnection) -> AgentState {
-        let (hello, sent, samples, prefill) = (None, None, Vec::new(), (0, 0));
-        AgentState { link, hello, sent, samples, prefill, prepared: false, result: None, lost: None }
+        AgentState {
+            link,
+            hello: None,
+            nonces: None,
+            sent: None,
+            samples: Vec::new(),
+            prefill: (0, 0),
+            prepared: false,
+            result: None,
+            lost: None,
+        }
     }
 
     fn is_done(&self) -> bool {
@@ -259,14 +271,15 @@ impl<'a> Controller<'a> {
     fn handle(&mut self, agent: usize, at: Nanos, message: FromAgent, watch: &mut dyn FnMut(Progress<'_>)) {
         let member = &mut self.members[agent];
         match message {
-            FromAgent::Hello(hello) if hello.protocol == PROTOCOL => member.hello = Some(hello),
-            FromAgent::Hello(hello) => {
-                let why = format!(
-                    "its protocol is {}, and the controller's is {PROTOCOL}; use the same version of waystage",
-                    hello.protocol
-                );
-                self.lose(agent, why, watch);
+            FromAgent::Challenge { nonce } => {
+                if let Err(why) = self.prove(agent, nonce) {
+                    self.lose(agent, why, watch);
+                }
             }
+            FromAgent::Hello(hello) => match self.check_hello(agent, &hello) {
+                Ok(()) => self.members[agent].hello = Some(hello),
+                Err(why) => self.lose(agent, why, watch),
+            },
             FromAgent::Clock { number, clock_ns } => {
                 if let Some((_, sent)) = member.sent.take_if(|(open, _)| *open == number) {
                     member.samples.push(Sample { sent, agent_clock: Nanos(clock_ns), answered: at });
@@ -291,6 +304,40 @@ impl<'a> Controller<'a> {
         }
     }
 
+    /// Answers an agent's challenge, once.
+    fn prove(&mut self, agent: usize, challenge: String) -> Result<(), String> {
+        let Some(secret) = &self.run.secret else {
+            return Err("it needs the secret that it shares with its controllers; give --secret-file".into());
+        };
+        let member = &mut self.members[agent];
+        if member.nonces.is_some() || member.hello.is_some() {
+            return Err("it asked twice for a proof of the secret".into());
+        }
+        let own = nonce()?;
+        let proof = secret.proof(Side::Controller, &challenge, &own);
+        let _ = member.link.send_message(&ToAgent::Proof { nonce: own.clone(), proof });
+        member.nonces = Some((challenge, own));
+        Ok(())
+    }
+
+    /// Checks the version of an agent and, if the controller has a secret, whether the agent has it, too.
+    fn check_hello(&self, agent: usize, hello: &AgentHello) -> Result<(), String> {
+        if hello.protocol != PROTOCOL {
+            return Err(format!(
+                "its protocol is {}, and the controller's is {PROTOCOL}; use the same version of waystage",
+                hello.protocol
+            ));
+        }
+        let Some(secret) = &self.run.secret else { return Ok(()) };
+        let is_proved = |(theirs, ours): &(String, String)| {
+            hello.proof.as_ref().is_some_and(|proof| secret.is_proof(proof, Side::Agent, theirs, ours))
+        };
+        if self.members[agent].nonces.as_ref().is_some_and(is_proved) {
+            return Ok(());
+        }
+        Err("it did not prove that it has the controller's secret; start it with the same --secret-file".into())
+    }
+
     /// An agent is lost. The first reason counts, because an agent's own error message arrives before the end of its
     /// connection.
     fn lose(&mut self, agent: usize, why: String, watch: &mut dyn FnMut(Progress<'_>)) {
@@ -302,7 +349,8 @@ impl<'a> Controller<'a> {
     }
 
     fn outcomes(&mut self, offsets: &[Offset]) -> Vec<AgentOutcome> {
-        let unknown = || AgentHello { protocol: PROTOCOL, version: String::new(), host: "unknown".into(), cores: 0 };
+        let unknown =
+            || AgentHello { protocol: PROTOCOL, version: String::new(), host: "unknown".into(), cores: 0, proof: None };
         let outcome = |(member, offset): (&mut AgentState, &Offset)| AgentOutcome {
             hello: member.hello.take().unwrap_or_else(unknown),
             offset: *offset,

@@ -44,7 +44,11 @@ impl LiveSeconds {
 
     /// Adds a second of an agent. Returns the sums of the seconds that all agents have passed.
     pub(crate) fn take(&mut self, agent: usize, second: Second) -> Vec<Second> {
-        self.next[agent] = self.next[agent].max(second.second + 1);
+        // An agent sends one second after the other. Others would fill the memory.
+        if second.second != self.next[agent] {
+            return Vec::new();
+        }
+        self.next[agent] += 1;
         match self.open.get_mut(&second.second) {
             // An unreadable second is missing from one progress line. The result of the agent will be rejected for the
             // same reason.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::io::{self, ErrorKind, Read, Write};
 
 /// The version of the protocol. Both sides must have the same.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// The longest line that an agent accepts.
 pub(crate) const TO_AGENT_BYTES_MAX: usize = 1 << 20;
@@ -23,6 +23,8 @@ const CHUNK_BYTES: usize = 64 << 10;
 pub(crate) enum ToAgent {
     /// The first line.
     Hello { protocol: u32, version: String },
+    /// The reply to a challenge: proves that the controller has the agent's secret, and asks for the same.
+    Proof { nonce: String, proof: String },
     /// Requests the time, and shows that the controller is alive.
     Clock { number: u64 },
     /// The agent's share, as arguments of `waystage load`.
@@ -37,7 +39,9 @@ pub(crate) enum ToAgent {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FromAgent {
-    /// The reply to the controller's hello.
+    /// The reply to the controller's hello, if the agent has a secret.
+    Challenge { nonce: String },
+    /// The reply to the controller's hello, or to its proof.
     Hello(AgentHello),
     /// The time at which the request with this number was read.
     Clock { number: u64, clock_ns: u64 },
@@ -60,6 +64,9 @@ pub(crate) struct AgentHello {
     pub(crate) version: String,
     pub(crate) host: String,
     pub(crate) cores: usize,
+    /// Proves that the agent has the controller's secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) proof: Option<String>,
 }
 
 /// Why there is no next line.

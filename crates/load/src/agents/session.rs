@@ -2,9 +2,11 @@
 //! stop and the loss of the controller are handled while the first prepares and runs.
 
 use crate::LoadError;
+use crate::agents::limits::AgentLimits;
 use crate::agents::message::{
     AgentHello, FromAgent, LineError, LineReader, PROTOCOL, TO_AGENT_BYTES_MAX, ToAgent, parse, write,
 };
+use crate::agents::secret::{Side, nonce};
 use crate::config::Config;
 use crate::progress::Progress;
 use crate::run::prepare;
@@ -18,6 +20,8 @@ use std::time::Duration;
 
 /// A controller that has sent nothing for this long is gone, because it requests the time every second.
 pub(crate) const SILENCE_TIMEOUT: Duration = Duration::from_secs(30);
+/// A controller must be admitted within this time, so that others cannot occupy the agent.
+const ADMISSION_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a controller may take to close the connection after the last message.
 const LINGER: Duration = Duration::from_secs(2);
 /// A controller that reads nothing for this long is gone.
@@ -40,6 +44,7 @@ pub(crate) struct AgentContext<'a> {
     pub(crate) clock: &'a Clock,
     /// Ends the agent and its current run.
     pub(crate) stop: &'a AtomicBool,
+    pub(crate) limits: AgentLimits,
     /// Parses a controller's arguments into a configuration, or returns an error in one line.
     pub(crate) parse: &'a (dyn Fn(&[String]) -> Result<Config, String> + Sync),
     /// Receives one line for each step of a run.
@@ -62,10 +67,11 @@ impl<'a> AgentContext<'a> {
     pub(crate) fn new(
         clock: &'a Clock,
         stop: &'a AtomicBool,
+        limits: AgentLimits,
         parse: &'a (dyn Fn(&[String]) -> Result<Config, String> + Sync),
         log: &'a (dyn Fn(&str) + Sync),
     ) -> AgentContext<'a> {
-        AgentContext { clock, stop, parse, log, busy_with: Mutex::new(None) }
+        AgentContext { clock, stop, limits, parse, log, busy_with: Mutex::new(None) }
     }
 
     /// Claims the agent for a controller, unless another one has it.
@@ -88,6 +94,8 @@ struct Session<'a> {
     out: Mutex<TcpStream>,
     /// Ends the run of this session.
     stop: AtomicBool,
+    /// The controller has said hello, and has proved that it has the secret.
+    is_admitted: AtomicBool,
     /// The last message has been sent.
     is_over: AtomicBool,
 }
@@ -97,8 +105,14 @@ pub(crate) fn serve_controller(agent: &AgentContext<'_>, stream: TcpStream, peer
     let _ = stream.set_nodelay(true);
     let can_wait = stream.set_read_timeout(Some(POLL_INTERVAL)).and(stream.set_write_timeout(Some(WRITE_TIMEOUT)));
     let (Ok(()), Ok(out)) = (can_wait, stream.try_clone()) else { return };
-    let session =
-        Session { agent, peer, out: Mutex::new(out), stop: AtomicBool::new(false), is_over: AtomicBool::new(false) };
+    let session = Session {
+        agent,
+        peer,
+        out: Mutex::new(out),
+        stop: AtomicBool::new(false),
+        is_admitted: AtomicBool::new(false),
+        is_over: AtomicBool::new(false),
+    };
     thread::scope(|scope| {
         let (sender, receiver) = sync_channel(MESSAGES_MAX);
         let reading = &session;
@@ -122,7 +136,7 @@ impl Session<'_> {
     /// Reads until the connection ends. A run in progress is stopped then.
     fn read(&self, mut lines: LineReader<&TcpStream>, messages: &SyncSender<Result<ToAgent, String>>) {
         let clock = self.agent.clock;
-        let (mut last_heard, mut over_since) = (clock.now(), None);
+        let (connected, mut last_heard, mut over_since) = (clock.now(), clock.now(), None);
         loop {
             let line = lines.next();
             let now = clock.now();
@@ -146,6 +160,11 @@ impl Session<'_> {
                     break;
                 }
             } else if self.agent.stop.load(Ordering::Relaxed) || now.since(last_heard) >= duration_ns(SILENCE_TIMEOUT) {
+                break;
+            } else if !self.is_admitted.load(Ordering::Relaxed)
+                && now.since(connected) >= duration_ns(ADMISSION_TIMEOUT)
+            {
+                let _ = messages.try_send(Err(format!("no controller was admitted within {ADMISSION_TIMEOUT:?}")));
                 break;
             }
         }
@@ -191,7 +210,11 @@ impl Session<'_> {
         };
         let unexpected = |message| End::Refused(format!("unexpected message {message:?}"));
         let claim = match next()? {
-            ToAgent::Hello { protocol, version } => self.greet(protocol, &version)?,
+            ToAgent::Hello { protocol, version } => {
+                self.check_version(protocol, &version)?;
+                let proof = self.authenticate(next)?;
+                self.greet(proof)?
+            }
             other => return Err(unexpected(other)),
         };
         let arguments = match next()? {
@@ -200,6 +223,7 @@ impl Session<'_> {
         };
         self.log(&format!("prepares: {}", arguments.join(" ")));
         let config = (self.agent.parse)(&arguments).map_err(End::Refused)?;
+        self.check_memory(&config)?;
         let prepared = prepare(&config, self.agent.clock, &self.stop, &mut |progress| self.watch(progress));
         let prepared = prepared.map_err(|error| self.failed(&error))?;
         self.send_message(&FromAgent::Prepared {})?;
@@ -219,9 +243,8 @@ impl Session<'_> {
         self.send_message(&FromAgent::Result { late_ns, summary: Box::new(summary) })
     }
 
-    /// Replies to a hello. A controller of another version is refused, and so is one that connects during another's
-    /// run.
-    fn greet(&self, protocol: u32, version: &str) -> Result<impl Drop + '_, End> {
+    /// Refuses a controller of another version.
+    fn check_version(&self, protocol: u32, version: &str) -> Result<(), End> {
         let own = env!("CARGO_PKG_VERSION");
         if (protocol, version) != (PROTOCOL, own) {
             return Err(End::Refused(format!(
@@ -229,8 +252,45 @@ impl Session<'_> {
                  use the same version on both sides"
             )));
         }
+        Ok(())
+    }
+
+    /// Lets the controller prove that it has the agent's secret, and returns the proof for the controller.
+    fn authenticate(&self, next: impl Fn() -> Result<ToAgent, End>) -> Result<Option<String>, End> {
+        let Some(secret) = &self.agent.limits.secret else { return Ok(None) };
+        let own = nonce().map_err(End::Refused)?;
+        self.send_message(&FromAgent::Challenge { nonce: own.clone() })?;
+        match next()? {
+            ToAgent::Proof { nonce, proof } if secret.is_proof(&proof, Side::Controller, &own, &nonce) => {
+                Ok(Some(secret.proof(Side::Agent, &own, &nonce)))
+            }
+            _ => Err(End::Refused(
+                "the controller does not have the agent's secret; give both the same --secret-file".into(),
+            )),
+        }
+    }
+
+    /// Refuses a run that may need more memory than the agent has for it.
+    fn check_memory(&self, config: &Config) -> Result<(), End> {
+        let (needed, allowed) = (config.memory_bytes(), self.agent.limits.memory_bytes);
+        if needed <= allowed {
+            return Ok(());
+        }
+        let mebibytes = |bytes: u64| bytes.div_ceil(1 << 20);
+        Err(End::Refused(format!(
+            "the run may need {} MiB of memory, and the agent allows {} MiB (--memory); use smaller values, fewer clients or \
+             fewer keys",
+            mebibytes(needed),
+            mebibytes(allowed)
+        )))
+    }
+
+    /// Replies to a hello. A controller that connects during another's run is refused.
+    fn greet(&self, proof: Option<String>) -> Result<impl Drop + '_, End> {
+        self.is_admitted.store(true, Ordering::Relaxed);
         let claim = self.agent.claim(self.peer).map_err(End::Refused)?;
-        let hello = AgentHello { protocol, version: own.into(), host: host(), cores: cores() };
+        let (protocol, version) = (PROTOCOL, env!("CARGO_PKG_VERSION").into());
+        let hello = AgentHello { protocol, version, host: host(), cores: cores(), proof };
         self.send_message(&FromAgent::Hello(hello))?;
         Ok(claim)
     }

@@ -2,6 +2,7 @@
 //! If there are sets, each generator has its own keys, because it can verify only values that no other generator
 //! writes. docs/load-agents.md has the details. Arithmetic only.
 
+use crate::agents::secret::Secret;
 use crate::config::{Arrivals, Config};
 use rand::{RngCore, SeedableRng};
 use rand_xoshiro::SplitMix64;
@@ -57,6 +58,8 @@ pub struct DistributedRun {
     pub percentiles: Vec<f64>,
     /// The command line, for the summary.
     pub arguments: Vec<String>,
+    /// Agents must prove that they have it.
+    pub secret: Option<Secret>,
 }
 
 /// Divides a run among this many agents and, if `measuring_per_s` is given, a client that measures from the controller.

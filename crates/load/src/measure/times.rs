@@ -4,10 +4,21 @@
 use crate::measure::histogram::{TimeHistogram, histogram};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use flate2::read::ZlibDecoder;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::io::Read;
+
+/// The first bytes of a histogram in HdrHistogram's V2 encoding, deflated.
+const DEFLATED_COOKIE: u32 = 0x1c84_9314;
+/// Bytes of the deflated encoding before the deflated data: the cookie and the length of these data.
+const DEFLATED_HEADER_BYTES: usize = 8;
+/// Bytes of the encoding before the counts: cookie, length of the counts, offset, digits, lowest, highest, ratio.
+const HEADER_BYTES: usize = 40;
+/// The longest encoding of a count.
+const COUNT_BYTES_MAX: usize = 9;
 
 /// The percentiles that are shown by default.
 pub const PERCENTILES: [f64; 7] = [50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99];
@@ -79,14 +90,45 @@ pub(crate) fn decode(text: &str) -> Result<Histogram<u64>, String> {
         return Ok(own);
     }
     let bytes = STANDARD.decode(text).map_err(|error| format!("a histogram is not base64: {error}"))?;
-    let read: Histogram<u64> = Deserializer::new()
-        .deserialize(&mut bytes.as_slice())
-        .map_err(|error| format!("a histogram cannot be read: {error}"))?;
-    let buckets = |histogram: &Histogram<u64>| (histogram.low(), histogram.high(), histogram.sigfig());
-    if buckets(&read) != buckets(&own) {
-        return Err(format!("a histogram has other buckets ({:?}, not {:?})", buckets(&read), buckets(&own)));
+    let plain = inflate(&bytes, &own)?;
+    Deserializer::new().deserialize(&mut plain.as_slice()).map_err(|error| unreadable(&error.to_string()))
+}
+
+/// Inflates a histogram with the buckets of `own`. The library allocates whatever length and range the text announces,
+/// so both are compared with the data here.
+fn inflate(bytes: &[u8], own: &Histogram<u64>) -> Result<Vec<u8>, String> {
+    let Some((header, deflated)) = bytes.split_at_checked(DEFLATED_HEADER_BYTES) else {
+        return Err(unreadable("it is too short"));
+    };
+    if number(header, 0) != u64::from(DEFLATED_COOKIE) || number(header, 4) != deflated.len() as u64 {
+        return Err(unreadable("it does not begin like one"));
     }
-    Ok(read)
+    let bytes_max = HEADER_BYTES + COUNT_BYTES_MAX * own.distinct_values();
+    let mut plain = Vec::new();
+    let read = ZlibDecoder::new(deflated).take(bytes_max as u64 + 1).read_to_end(&mut plain);
+    read.map_err(|error| unreadable(&error.to_string()))?;
+    if plain.len() < HEADER_BYTES || plain.len() > bytes_max {
+        return Err(unreadable("it is too short or too long"));
+    }
+    if number(&plain, 4) != (plain.len() - HEADER_BYTES) as u64 {
+        return Err(unreadable("its counts do not have the announced length"));
+    }
+    let wide = |at| number(&plain, at) << 32 | number(&plain, at + 4);
+    let buckets = (wide(16), wide(24), number(&plain, 12));
+    let ours = (own.low(), own.high(), u64::from(own.sigfig()));
+    if buckets != ours {
+        return Err(format!("a histogram has other buckets ({buckets:?}, not {ours:?})"));
+    }
+    Ok(plain)
+}
+
+/// Four bytes as a number, the most significant first.
+fn number(bytes: &[u8], at: usize) -> u64 {
+    bytes[at..at + 4].iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+fn unreadable(reason: &str) -> String {
+    format!("a histogram cannot be read: {reason}")
 }
 
 #[cfg(test)]
@@ -116,6 +158,19 @@ mod tests {
             times.histogram = text.into();
             let line = times.to_histogram().unwrap_err();
             assert!(line.contains(expected) && !line.contains('\n'), "{line}");
+        }
+        // 40 GiB of counts, announced in 56 bytes: the length is checked before anything is allocated.
+        let mut plain = vec![0; HEADER_BYTES];
+        plain[..8].copy_from_slice(&[0x1c, 0x84, 0x93, 0x13, 0xff, 0xff, 0xff, 0xff]);
+        for (plain, expected) in [(plain, "announced length"), (vec![0; 1 << 20], "too long")] {
+            let mut deflated = Vec::new();
+            let mut encoder = flate2::read::ZlibEncoder::new(plain.as_slice(), flate2::Compression::best());
+            encoder.read_to_end(&mut deflated).unwrap();
+            let length = u32::try_from(deflated.len()).unwrap();
+            let bytes = [&DEFLATED_COOKIE.to_be_bytes()[..], &length.to_be_bytes(), &deflated].concat();
+            times.histogram = STANDARD.encode(bytes);
+            let line = times.to_histogram().unwrap_err();
+            assert!(line.contains(expected), "{line}");
         }
         times.histogram = encode(&Histogram::new_with_bounds(1, 1_000, 3).unwrap());
         assert!(times.to_histogram().unwrap_err().contains("other buckets"));

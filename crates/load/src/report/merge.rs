@@ -179,12 +179,62 @@ fn check(parts: &[Named<'_>]) -> Result<(), MergeError> {
         if part.format != FORMAT {
             return Err(MergeError::Format { name: (*name).into(), format: part.format.clone() });
         }
+        if let Some(what) = implausible(part) {
+            let reason = format!("its {what} cannot be those of a run");
+            return Err(MergeError::Unreadable { name: (*name).into(), reason });
+        }
         let twin = parts[..index].iter().find(|(_, other)| is_same(part, other));
         if let Some((one, _)) = twin {
             return Err(MergeError::Twice { one: (*one).into(), other: (*name).into() });
         }
     }
     Ok(())
+}
+
+/// The numbers of a summary that no run can have, so that sums of several cannot overflow. A summary may come from
+/// another program.
+fn implausible(part: &Summary) -> Option<&'static str> {
+    /// More than nanoseconds since 1970, and more than requests in a run.
+    const LARGEST: u64 = 1 << 62;
+    const COUNT_MAX: u64 = 1 << 53;
+    const SECONDS_MAX: u64 = 1 << 32;
+    const CLIENTS_MAX: usize = 1 << 32;
+    let (totals, settings) = (&part.totals, &part.settings);
+    let times = [part.started_unix_ns, part.started_clock_ns, part.measure_from_clock_ns, part.measure_to_clock_ns];
+    let counts = [totals.requests, totals.completed, totals.keys, totals.hits, totals.misses, totals.errors];
+    let more = [totals.requests_sent, totals.requests_answered, totals.sent_bytes, totals.received_bytes];
+    let open = [totals.intended, totals.unsent, settings.requests].map(Option::unwrap_or_default);
+    let verified = part.verification;
+    let checks = [verified.checked, verified.wrong, verified.torn, verified.stale, verified.unjudged];
+    let others = [verified.unexpected_reply, verified.keys_uncertain, settings.key_minimum, settings.key_maximum];
+    let operations = &part.operations;
+    let all = [&operations.get, &operations.set, &operations.all].into_iter().chain(operations.messages.values());
+    let of_operations = all.flat_map(|one| {
+        let counts = [one.count, one.hits, one.misses, one.errors, one.response.unanswered, one.service.unanswered];
+        counts.into_iter().chain([one.sent_bytes, one.received_bytes])
+    });
+    let of_seconds = part.seconds.iter().flat_map(|second| {
+        let counts = [second.requests, second.errors, second.hits, second.misses, second.intended.unwrap_or(0)];
+        counts.into_iter().chain([second.sent_bytes, second.received_bytes])
+    });
+    let errors = part.errors.values().copied();
+    let mut counts = counts
+        .into_iter()
+        .chain(more)
+        .chain(open)
+        .chain(checks)
+        .chain(others)
+        .chain(errors)
+        .chain(of_operations)
+        .chain(of_seconds);
+    [
+        (times.into_iter().any(|time| time > LARGEST), "times"),
+        (counts.any(|count| count > COUNT_MAX), "counts"),
+        (part.seconds.iter().any(|second| second.second > SECONDS_MAX), "seconds"),
+        (settings.clients > CLIENTS_MAX || settings.threads > CLIENTS_MAX, "clients"),
+    ]
+    .into_iter()
+    .find_map(|(is_wrong, what)| is_wrong.then_some(what))
 }
 
 /// Whether two summaries are of the same generator: two processes do not start in the same nanosecond with the same

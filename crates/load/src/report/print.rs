@@ -1,7 +1,9 @@
-//! The summary as text: the settings, a table, the cost and the verdict. Shows only what the summary contains.
+//! The summary as text: the settings, a table, the cost and the verdict. Shows only what the summary contains. Texts in
+//! it can be those of other programs, so every line is made printable.
 
 use crate::measure::seconds::Second;
 use crate::measure::times::{PERCENTILES, Times, name};
+use crate::report::printable::printable;
 use crate::report::settings::{MIXED, Settings};
 use crate::report::summary::{Coordination, OperationSummary, Summary};
 use std::fmt::Write;
@@ -14,35 +16,43 @@ const COUNT_WIDTHS: [(&str, usize); 5] =
     [("count", 10), ("per second", 10), ("hits", 10), ("misses", 8), ("errors", 8)];
 const TIME_WIDTH: usize = 8;
 
+/// Adds a formatted line to a text.
+macro_rules! line {
+    ($text:expr, $($format:tt)*) => {
+        $text += &(printable(&format!($($format)*)) + "\n")
+    };
+}
+
 /// The whole summary, several lines.
 pub fn render(summary: &Summary) -> String {
     let settings = &summary.settings;
-    // Writing to a String cannot fail, here and below.
     let mut text = heading(settings);
     let from = match (settings.is_open(), settings.r#loop == MIXED) {
         (true, _) => "from when a request was due",
         (_, true) => "from when a request was due, or its client had thought,",
         (false, false) => "from the end of the think time",
     };
-    let _ = writeln!(
+    line!(
         text,
-        "measured {:.3} s after {:.1} s of warm-up; times are responses, {from} to the last byte of the reply\n",
-        summary.measured_s, settings.warm_up_s
+        "measured {:.3} s after {:.1} s of warm-up; times are responses, {from} to the last byte of the reply",
+        summary.measured_s,
+        settings.warm_up_s
     );
+    text.push('\n');
     text += &table(summary);
     text += &delays(summary);
     text += &summary.coordination.as_ref().map(agents).unwrap_or_default();
     text += &whole_run(summary);
     text.push('\n');
     for note in &summary.notes {
-        let _ = writeln!(text, "note: {note}");
+        line!(text, "note: {note}");
     }
     // The verdict comes last, because the last line is what people read.
     if summary.valid {
         text += "VALID\n";
     }
     for reason in &summary.reasons {
-        let _ = writeln!(text, "INVALID: {reason}");
+        line!(text, "INVALID: {reason}");
     }
     text
 }
@@ -61,20 +71,27 @@ fn heading(settings: &Settings) -> String {
     };
     let at = format!("{} protocol, {}", settings.protocol, settings.servers.join(" "));
     if settings.trace.is_some() {
-        return format!("{what}\n{at}\n");
+        return lines([what, at]);
     }
     if let Some(messages) = &settings.messages {
-        return format!(
-            "{what}\noperations {}, {} queues, bodies of {}, {at}\n",
+        let bodies = format!(
+            "operations {}, {} queues, bodies of {}, {at}",
             messages.operations, messages.queues, settings.data_size
         );
+        return lines([what, bodies]);
     }
     let keys_per_get =
         if settings.multi_key_get > 1 { format!(", {} keys per get", settings.multi_key_get) } else { String::new() };
-    format!(
-        "{what}\nset:get {}:{}{keys_per_get}, values of {}, keys {} to {}, {at}\n",
+    let mix = format!(
+        "set:get {}:{}{keys_per_get}, values of {}, keys {} to {}, {at}",
         settings.ratio_set, settings.ratio_get, settings.data_size, settings.key_minimum, settings.key_maximum
-    )
+    );
+    lines([what, mix])
+}
+
+/// Two lines of text.
+fn lines(texts: [String; 2]) -> String {
+    texts.map(|text| printable(&text) + "\n").concat()
 }
 
 fn table(summary: &Summary) -> String {
@@ -143,7 +160,7 @@ fn above(time_ns: f64) -> String {
 
 /// One row of the table, with its first column aligned left and the others right.
 fn row(title: &str, counts: [String; 5], times: impl IntoIterator<Item = String>) -> String {
-    let mut line = format!("{title:<NAME_WIDTH$}");
+    let mut line = format!("{:<NAME_WIDTH$}", printable(title));
     for (cell, (_, width)) in counts.iter().zip(COUNT_WIDTHS) {
         let _ = write!(line, " {cell:>width$}");
     }
@@ -160,7 +177,7 @@ fn delays(summary: &Summary) -> String {
     if let (Some(offered_per_s), Some(share), Some(unsent)) =
         (totals.offered_per_s, totals.achieved_share, totals.unsent)
     {
-        let _ = writeln!(
+        line!(
             text,
             "{}offered {} per second, achieved {} ({:.2} %); {unsent} requests were due and never sent",
             if summary.settings.r#loop == MIXED { "open loops: " } else { "" },
@@ -187,16 +204,15 @@ fn delays(summary: &Summary) -> String {
 /// The lines about the agents, below the table.
 fn agents(coordination: &Coordination) -> String {
     let mut text = String::new();
-    // Writing to a String cannot fail, here and below.
     if let Some(measuring) = &coordination.measuring {
-        let _ = writeln!(
+        line!(
             text,
             "measuring: a lightly loaded client on the controller, with {} requests per second to the same servers; not included in \
              the rows above",
             measuring.settings.offered_per_s.unwrap_or(0.0)
         );
     }
-    let _ = writeln!(
+    line!(
         text,
         "{} agent(s), whose windows start within {} of each other",
         coordination.agents.len(),
@@ -207,10 +223,15 @@ fn agents(coordination: &Coordination) -> String {
         let rate = share.rate_per_s.map_or(String::new(), |per_s| format!(", {per_s} requests/s"));
         let requests = share.requests.map_or(String::new(), |requests| format!(", {requests} requests"));
         let lost = report.lost.as_ref().map_or(String::new(), |why| format!(": LOST, {why}"));
-        let _ = writeln!(
+        line!(
             text,
             "agent {} ({}, {} cores): {} clients{rate}{requests}, keys {} to {}{lost}",
-            report.agent, report.host, report.cores, share.clients, share.key_minimum, share.key_maximum
+            report.agent,
+            report.host,
+            report.cores,
+            share.clients,
+            share.key_minimum,
+            share.key_maximum
         );
     }
     text
@@ -224,15 +245,15 @@ fn rate(per_s: f64) -> String {
 /// The lines about the whole run: requests, errors, verification and cost.
 fn whole_run(summary: &Summary) -> String {
     let (totals, verification, cpu) = (&summary.totals, &summary.verification, &summary.cpu);
-    let mut text =
-        format!("whole run: {} requests sent, {} answered\n", totals.requests_sent, totals.requests_answered);
+    let mut text = String::new();
+    line!(text, "whole run: {} requests sent, {} answered", totals.requests_sent, totals.requests_answered);
     for (line, count) in &summary.errors {
-        let _ = writeln!(text, "error, {count} times: {line}");
+        line!(text, "error, {count} times: {line}");
     }
     if let Some(messages) = &summary.messages {
         text += &messages.render();
     } else {
-        let _ = writeln!(
+        line!(
             text,
             "verified {} values: {} wrong, {} torn, {} stale, {} not judged for staleness; {} unexpected replies, {} keys uncertain",
             verification.checked,
@@ -244,7 +265,7 @@ fn whole_run(summary: &Summary) -> String {
             verification.keys_uncertain
         );
     }
-    let _ = writeln!(
+    line!(
         text,
         "load generator: {:.2} s user, {:.2} s system, {:.0} % of its {} thread(s)",
         cpu.user_s,
@@ -253,7 +274,7 @@ fn whole_run(summary: &Summary) -> String {
         summary.settings.threads
     );
     for part in &summary.parts {
-        let _ = writeln!(
+        line!(
             text,
             "of which {}: {} clients, {:.0} per second, mean {}, {:.0} % of its {} thread(s)",
             part.name,
@@ -309,6 +330,27 @@ mod tests {
     use super::*;
     use crate::config::{Arrivals, Config};
     use crate::measure::histogram::TimeHistogram;
+    use crate::measure::part::Counts;
+    use crate::measure::tally::Tally;
+    use crate::report::summarise::{MeasuredRun, summarise};
+    use clock::{CpuTime, Nanos};
+
+    /// The summary of a run without a request.
+    fn empty() -> Summary {
+        let measured = MeasuredRun {
+            started_unix_ns: 1,
+            start: Nanos(0),
+            from: Nanos(0),
+            to: Nanos(1_000_000_000),
+            cpu_from: CpuTime::default(),
+            cpu_to: CpuTime::default(),
+            keys_uncertain: 0,
+            stopped: false,
+            broken: None,
+            messages: None,
+        };
+        summarise(&Config::default(), &measured, &Tally::new(), &Counts::new(), Vec::new())
+    }
 
     #[test]
     fn times_are_printed_with_few_digits() {
@@ -347,6 +389,21 @@ mod tests {
         assert_eq!(shown(0.25)[2], "> 250ms");
         recorded.record(2_340_000_000);
         assert_eq!(times(&Times::new(&recorded, &[99.0]), 901, &[99.0], 1.0)[1], "> 2.34s");
+    }
+
+    #[test]
+    fn texts_of_other_programs_cannot_change_the_terminal_or_add_lines() {
+        const FORGED: &str = "x\u{1b}[2J\r\nVALID\u{202e}";
+        let settings = Settings::new(&Config { servers: vec![FORGED.into()], ..Config::default() });
+        assert_eq!(heading(&settings).lines().count(), 2);
+        let mut summary = empty();
+        summary.reasons = vec![FORGED.into()];
+        summary.notes = vec![FORGED.into()];
+        summary.errors.insert(FORGED.into(), 1);
+        let clean = render(&empty()).lines().count();
+        let text = heading(&settings) + &render(&summary);
+        assert!(!text.contains(['\u{1b}', '\r', '\u{202e}']) && !text.lines().any(|line| line.starts_with("VALID")));
+        assert!(render(&summary).lines().count() <= clean + 3, "{text}");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use super::judge::{Judgement, ObjectiveOutcome};
 use super::objective::Objective;
 use super::probe::SearchConfig;
+use crate::report::printable::printable;
 use serde::Serialize;
 use std::fmt::{self, Write};
 
@@ -192,7 +193,7 @@ pub fn render(saturation: &Saturation) -> String {
         text += "confirmed: fresh runs met it at 0.9 times this rate and missed it at 1.1 times\n";
     }
     for reason in &finding.reasons {
-        let _ = writeln!(text, "NOT CONFIRMED: {reason}");
+        let _ = writeln!(text, "NOT CONFIRMED: {}", printable(reason));
     }
     text
 }

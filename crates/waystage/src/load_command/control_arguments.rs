@@ -2,6 +2,7 @@
 
 use crate::load_command::arguments::RunArguments;
 use crate::load_command::output::OutputArguments;
+use crate::load_command::secret::SecretArguments;
 use crate::load_command::values::rate;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
@@ -19,6 +20,8 @@ pub(crate) struct ControlArguments {
     /// loaded client sees while the agents load the servers. Its results are a separate row, and its keys are its own.
     #[arg(long, value_name = "RATE", value_parser = rate, requires = "agents")]
     pub(crate) measure_locally: Option<f64>,
+    #[command(flatten)]
+    pub(crate) secret: SecretArguments,
 }
 
 /// Arguments that an agent receives unchanged.
@@ -55,7 +58,7 @@ const UNCHANGED: [&str; 28] = [
 /// Arguments of which each agent receives its share.
 const DIVIDED: [&str; 7] = ["rate", "clients", "requests", "seed", "key_minimum", "key_maximum", "no_prefill"];
 /// Arguments for the controller only, besides those for the output.
-const CONTROLLER_ONLY: [&str; 3] = ["agents", "measure_locally", "quiet"];
+const CONTROLLER_ONLY: [&str; 5] = ["agents", "measure_locally", "secret_file", "insecure", "quiet"];
 
 impl ControlArguments {
     /// Whether the run is distributed over agents.

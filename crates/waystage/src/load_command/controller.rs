@@ -5,9 +5,10 @@ use crate::load_command::control_arguments::{ControlArguments, not_for_agents, p
 use crate::load_command::output::OutputFiles;
 use crate::load_command::{finish, show, stop_flag};
 use clock::Clock;
-use load::{AgentTask, DistributedRun, Progress};
+use load::{AgentTask, DistributedRun, Progress, printable};
 use std::env;
 use std::io::{self, IsTerminal};
+use std::net::ToSocketAddrs;
 use std::process::ExitCode;
 
 /// Runs the load on all agents. The exit code is 0 if the run is valid.
@@ -33,7 +34,7 @@ pub(super) fn run(arguments: RunArguments, control: ControlArguments) -> Result<
         Ok(summary) => finish(&summary, files),
         Err(error) => {
             files.discard();
-            Err(error.to_string())
+            Err(printable(&error.to_string()))
         }
     }
 }
@@ -44,6 +45,10 @@ fn distribute(arguments: RunArguments, control: ControlArguments) -> Result<Dist
         if control.agents[..number].contains(agent) {
             return Err(format!("--agent {agent} is given twice; an agent does one run at a time"));
         }
+    }
+    let secret = control.secret.secret()?;
+    if secret.is_none() && !control.secret.insecure {
+        check_loopback(&control.agents)?;
     }
     // Parse the command line again, to know which arguments were given.
     let given: Vec<String> = env::args().skip_while(|word| word != "load").skip(1).collect();
@@ -63,5 +68,19 @@ fn distribute(arguments: RunArguments, control: ControlArguments) -> Result<Dist
         measuring: shares.measuring,
         percentiles,
         arguments: env::args().collect(),
+        secret,
+    })
+}
+
+/// Refuses agents beyond the loopback interface, whose results anyone on the way could forge. An agent that cannot be
+/// resolved is reported when it is connected to.
+fn check_loopback(agents: &[String]) -> Result<(), String> {
+    let is_beyond = |agent: &&String| {
+        agent.to_socket_addrs().is_ok_and(|mut addresses| addresses.any(|address| !address.ip().is_loopback()))
+    };
+    agents.iter().find(is_beyond).map_or(Ok(()), |agent| {
+        Err(format!(
+            "--agent {agent} is beyond the loopback interface; share a secret with it (--secret-file), or give --insecure"
+        ))
     })
 }

@@ -33,7 +33,7 @@ pub(crate) fn run(arguments: MergeArguments) -> Result<ExitCode, String> {
         }
     }
     let named: Vec<(&str, &Summary)> = summaries.iter().map(|(name, summary)| (name.as_str(), summary)).collect();
-    let mut merged = load::merge_named(&named).map_err(|error| error.to_string())?;
+    let mut merged = load::merge_named(&named).map_err(|error| load::printable(&error.to_string()))?;
     merged.arguments = std::env::args().collect();
     finish(&merged, OutputFiles::create(&arguments.output)?)
 }
@@ -41,6 +41,6 @@ pub(crate) fn run(arguments: MergeArguments) -> Result<ExitCode, String> {
 fn read(path: &Path) -> Result<(String, Summary), String> {
     let name = path.display().to_string();
     let text = fs::read_to_string(path).map_err(|error| format!("{name}: {error}"))?;
-    let summary = Summary::from_json(&text).map_err(|line| format!("{name}: {line}"))?;
+    let summary = Summary::from_json(&text).map_err(|line| load::printable(&format!("{name}: {line}")))?;
     Ok((name, summary))
 }

@@ -58,13 +58,19 @@ fn distributed() -> DistributedRun {
         Share { clients: 1, rate_per_s: None, requests: None, seed: 1, key_minimum: 0, key_maximum: 9, prefill: true };
     let task = |agent: &str| AgentTask { agent: agent.into(), share: share.clone(), arguments: Vec::new() };
     let agents = vec![task("one:1"), task("two:2")];
-    DistributedRun { agents, measuring: None, percentiles: vec![50.0], arguments: vec!["waystage".into()] }
+    DistributedRun {
+        agents,
+        measuring: None,
+        percentiles: vec![50.0],
+        arguments: vec!["waystage".into()],
+        secret: None,
+    }
 }
 
 fn outcome(seed: u64, error_ns: u64, late_ns: u64) -> AgentOutcome {
     let ahead_ns = AHEAD_NS[seed as usize];
     AgentOutcome {
-        hello: AgentHello { protocol: 1, version: "1".into(), host: format!("host{seed}"), cores: 4 },
+        hello: AgentHello { protocol: 1, version: "1".into(), host: format!("host{seed}"), cores: 4, proof: None },
         offset: Offset { ns: ahead_ns, error_ns },
         result: Some((late_ns, summary(seed, ahead_ns))),
         lost: None,

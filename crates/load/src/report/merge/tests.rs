@@ -165,6 +165,16 @@ fn summaries_of_different_runs_are_rejected_in_one_line() {
     let later = Summary { started_unix_ns: other.started_unix_ns + 10 * SECOND, ..other.clone() };
     let line = refused(&[("b", &later), ("a", &one)]);
     assert!(line.starts_with("a and b were not measured at the same time: the first ended 7.500 s"), "{line}");
+    for (change, what) in [
+        ((|one| one.started_unix_ns = u64::MAX) as fn(&mut Summary), "times"),
+        (|one| one.totals.requests = u64::MAX, "counts"),
+        (|one| one.seconds[0].second = u64::MAX, "seconds"),
+        (|one| one.operations.get.response.unanswered = u64::MAX, "counts"),
+    ] {
+        let mut hostile = other.clone();
+        change(&mut hostile);
+        assert!(refused(&[("a", &one), ("b", &hostile)]).contains(what), "{what}");
+    }
     let mut damaged = other.clone();
     damaged.operations.get.response.histogram = "A".into();
     assert!(refused(&[("a", &one), ("b", &damaged)]).starts_with("b: cannot be merged: a histogram is not base64"));
