@@ -68,11 +68,11 @@ PACKAGES = {
 }
 SHARED = {"bounded", "errors", "runfolder"}
 # What a report must not import, because it would compute with it.
-COMPUTES = {"numpy", "scipy", "statistics", "pandas", "statsmodels", "hdrh", "kneed", "pydoe", "subprocess"}
+COMPUTES = {"numpy", "scipy", "statistics", "pandas", "statsmodels", "hdrh", "pydoe", "subprocess"}
 MODELS_MAY_USE = {"numpy", "scipy"}
 # The limits of files that are read need the standard library only.
 MODELS_OF_THE_LAB = ("waylab.models", "waylab.bounded")
-SLOW_TO_LOAD = {"statsmodels", "pandas", "pydoe", "kneed"}
+SLOW_TO_LOAD = {"statsmodels", "pandas", "pydoe"}
 STATISTICS_MAY_USE = MODELS_MAY_USE | SLOW_TO_LOAD
 STANDARD_LIBRARY = {
     "collections",

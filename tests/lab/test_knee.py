@@ -5,7 +5,7 @@ import pytest
 from made import made_configuration, made_spec, made_trial
 
 from waylab.analysis.across.curves import curve_facts, curve_results
-from waylab.analysis.statistics.knee import first_slow_load, knee, kneedle, resampled_means
+from waylab.analysis.statistics.knee import asymptotes_crossing, first_slow_load, knee, resampled_means
 from waylab.errors import LabError
 from waylab.fit import NotApplicableError, fit_scalability
 from waylab.models import Usl
@@ -21,15 +21,44 @@ def runs(random, curve, spread, repetitions=3):
 
 def test_a_knee_with_its_interval():
     found = knee(LOADS, runs(np.random.default_rng(3), CURVE, 0.03))
-    truth = kneedle(np.array(LOADS), np.array([CURVE]))[0]
-    assert found.low <= truth <= found.high and found.load in LOADS and found.found_share > 0.95
+    # 1 - exp(-x/100) reaches 90 % of its value at 432 at 228.
+    assert found.low <= 288 <= found.high and found.load in LOADS and found.found_share > 0.95
     assert found == knee(LOADS, runs(np.random.default_rng(3), CURVE, 0.03)) and "95 % interval" in found.text
 
 
 def test_a_straight_line_has_no_knee_and_a_single_run_no_interval():
-    assert knee([1, 2, 3, 4, 5], [[10.0 * load] for load in range(1, 6)]).load is None
+    rising = knee([1, 2, 3, 4, 5], [[10.0 * load] for load in range(1, 6)])
+    assert rising.load is None and rising.text == (
+        "no knee: throughput still rises by 25 % from 4 to 5; measure larger loads"
+    )
+    flat = knee([1, 2, 3, 4], [[10.0], [10.5], [10.1], [10.3]])
+    assert flat.load is None and "the smallest load, 1, already has 90 %" in flat.text
     single = knee(LOADS, [[value] for value in CURVE])
     assert single.load is not None and single.low is None and "single run" in single.text
+
+
+def test_four_geometric_loads_whose_throughput_still_rises_have_no_knee():
+    """Kneedle found "32, 95 % interval 32 to 32" here, while the throughput rises by 42 % beyond it."""
+    curve = [8_000.0, 21_000, 52_000, 74_000]
+    found = knee([1, 8, 32, 128], runs(np.random.default_rng(1), curve, 0.02))
+    assert found.load is None and "still rises by 4" in found.text and "from 32 to 128" in found.text
+
+
+def test_a_knee_that_the_runs_cannot_decide_is_refused():
+    """The third load has 91 % of the best, with runs that vary by 5 %."""
+    found = knee([1, 8, 32, 128], runs(np.random.default_rng(8), [8e3, 5e4, 9.4e4, 1e5], 0.05))
+    assert found.load is None and "of the resampled curves still rise at the largest load" in found.text, (
+        found.text
+    )
+
+
+def test_the_asymptotes_cross_where_theory_says():
+    """X = min(N / (R + Z), X_max) has its corner at N* = (R + Z) X_max = 40."""
+    loads = [1.0, 8, 32, 64, 128]
+    curve = [min(load / 0.004, 10_000.0) for load in loads]
+    assert asymptotes_crossing(loads, [[value] for value in curve]).load == pytest.approx(40)
+    found = asymptotes_crossing(loads, runs(np.random.default_rng(2), curve, 0.03))
+    assert found.low < 40 < found.high and 36 < found.low and found.high < 46
 
 
 def test_the_first_slow_load():
@@ -127,7 +156,7 @@ def test_the_curves_of_a_run():
     facts = curve_facts(found)
     assert (
         len(facts) == 2
-        and facts[0].startswith("all trials, along clients: knee at")
+        and facts[0].startswith("all trials, along clients: knee (90 % of the best throughput) at")
         and facts[1].endswith(".")
     )
     # Three loads are too few for a curve, and the value size is not a load.

@@ -160,7 +160,8 @@ class Curve(Struct, frozen=True, kw_only=True):
     series: str  # name of the line
     x: str  # factor along the figures
     loads: list[float]  # the measured loads
-    knee: Bend | None  # where throughput bends
+    knee: Bend | None  # smallest load with 90 % of the best throughput
+    crossing: Bend | None = None  # (R_min + Z) X_max of a closed loop, where the asymptotes cross
     first_slow: Bend | None  # first load whose 95th percentile is twice that of the smallest load
 
 

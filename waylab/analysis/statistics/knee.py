@@ -1,9 +1,8 @@
-"""Where a curve bends: Kneedle with a bootstrap interval, and the first load that is too slow.
+"""Where throughput stops to rise, with bootstrap intervals, and the first load that is too slow.
 
 Knows loads and what was measured at each; whether they are clients, threads or rates is the caller's business.
 """
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -17,15 +16,15 @@ Array = NDArray[np.float64]
 
 _LOADS_MIN = 4
 _SAMPLES = 1000
-# How far below its highest point the difference curve must fall, in mean steps of the load, before it is a knee.
-SENSITIVITY = 1.0
+# The knee is the smallest load with this share of the best throughput.
+BEST_SHARE = 0.9
 # A response so many times that of the smallest load is too slow.
 SLOW_FACTOR = 2.0
 
 
 @dataclass(frozen=True)
 class Knee:
-    """A load with its interval, both among the loads that were measured; None where there is no such load.
+    """A load with its interval; None where there is no such load. Those of curves are among the measured loads.
 
     `found_share` is how often the resampled curves have such a load at all; `interval` covers those that do.
     `text` says it in words.
@@ -41,26 +40,69 @@ class Knee:
 def knee(
     loads: Sequence[float],
     throughput: Sequence[Sequence[float]],
-    sensitivity: float = SENSITIVITY,
+    best_share: float = BEST_SHARE,
     seed: int = 1,
     confidence: float = CONFIDENCE,
 ) -> Knee:
-    """Find the knee of throughput over load by Kneedle; `throughput` has the runs of each load.
+    """Find the smallest load with `best_share` of the best throughput; `throughput` has the runs of each load.
 
-    Kneedle (Satopaa, Albrecht, Irwin and Raghavan 2011): both axes scaled to 0 to 1, the knee is the first local
-    maximum of y - x after which the curve falls by more than `sensitivity` mean steps. It depends on the range that
-    was measured; see `first_slow_load` for one that does not. The interval is that of the knees of curves with
-    resampled runs (`resampled_means`).
+    There is no knee in the data if that is the smallest or the largest load: the throughput does not rise, or still
+    rises there. It is also refused if more than 5 % of the curves with resampled runs (`resampled_means`) have none.
+    The interval is that of the knees of these curves. The load at which the throughput really reaches that share lies
+    between the knee and the load before it.
 
     Raises:
         LabError: for fewer than four loads or loads that do not rise, or a throughput that is not above zero.
     """
     places, runs = _checked(loads, throughput)
-    found = kneedle(places, np.array([[values.mean() for values in runs]]), sensitivity)[0]
-    if np.isnan(found):
-        return Knee(None, None, None, None, "no knee: the curve does not bend within the measured loads")
+    means = np.array([[values.mean() for values in runs]])
+    found = float(_reaching(places, means, best_share)[0])
+    share = f"{100 * best_share:g} % of the best throughput"
+    if found == places[0]:
+        return _none(f"no knee: the smallest load, {found:g}, already has {share}")
+    if found == places[-1]:
+        rise = 100 * (means[0, -1] / means[0, -2] - 1)
+        return _none(
+            f"no knee: throughput still rises by {rise:.0f} % from {places[-2]:g} to {found:g}; measure larger loads"
+        )
+
+    def inside(curves: Array) -> Array:
+        reached = _reaching(places, curves, best_share)
+        return np.where((reached > places[0]) & (reached < places[-1]), reached, np.nan)
+
+    name = f"knee ({share})"
+    result = _with_interval(found, runs, inside, seed, confidence, name)
+    if result.found_share is not None and result.found_share < confidence:
+        lacking = 100 * (1 - result.found_share)
+        return _none(
+            f"no knee: it may be at {found:g}, but {lacking:.0f} % of the resampled curves still rise at the largest "
+            "load, or do not rise; measure more runs or larger loads"
+        )
+    return result
+
+
+def asymptotes_crossing(
+    loads: Sequence[float],
+    throughput: Sequence[Sequence[float]],
+    seed: int = 1,
+    confidence: float = CONFIDENCE,
+) -> Knee:
+    """Find the load N* = (R_min + Z) X_max of a closed loop, where its two asymptotes cross (Denning and Buzen 1978).
+
+    X_max is the best throughput. R_min + Z is N / X at the smallest load, by the interactive law. It is too long if
+    requests queue there, and X_max too small if the throughput still rises. N* need not be a measured load.
+
+    Raises:
+        LabError: as `knee`.
+    """
+    places, runs = _checked(loads, throughput)
+
+    def cross(curves: Array) -> Array:
+        return np.asarray(places[0] * curves.max(axis=1) / curves[:, 0])
+
+    found = float(cross(np.array([[values.mean() for values in runs]]))[0])
     return _with_interval(
-        float(found), runs, lambda means: kneedle(places, means, sensitivity), seed, confidence, "knee"
+        found, runs, cross, seed, confidence, "crossing of the asymptotes, (R_min + Z) X_max,"
     )
 
 
@@ -88,29 +130,20 @@ def first_slow_load(
 
     found = first(np.array([[values.mean() for values in runs]]))[0]
     if np.isnan(found):
-        text = f"no load is {factor:g} times as slow as the smallest one"
-        return Knee(None, None, None, None, text)
+        return _none(f"no load is {factor:g} times as slow as the smallest one")
     return _with_interval(
         float(found), runs, first, seed, confidence, f"first load above {factor:g} times unloaded"
     )
 
 
-def kneedle(loads: Array, curves: Array, sensitivity: float = SENSITIVITY) -> Array:
-    """Kneedle for concave rising curves, curves of shape (curves, loads); knees of shape (curves,), nan for none."""
-    # It takes a moment to load, and only runs with a curve need it.
-    from kneed import KneeLocator  # noqa: PLC0415
+def _reaching(loads: Array, curves: Array, best_share: float) -> Array:
+    """Smallest load with a share of the best throughput; curves of shape (curves, loads)."""
+    reached = curves >= best_share * curves.max(axis=1, keepdims=True)
+    return np.asarray(loads[reached.argmax(axis=1)])
 
-    found = np.full(len(curves), np.nan)
-    with warnings.catch_warnings():
-        # A curve without a knee is an answer, not a reason to warn.
-        warnings.simplefilter("ignore")
-        for place, curve in enumerate(curves):
-            if curve.max() > curve.min():
-                located = KneeLocator(
-                    loads, curve, S=sensitivity, curve="concave", direction="increasing"
-                ).knee
-                found[place] = np.nan if located is None else located
-    return found
+
+def _none(text: str) -> Knee:
+    return Knee(None, None, None, None, text)
 
 
 def resampled_means(runs: Sequence[Array], samples: int, seed: int) -> Array:
@@ -136,16 +169,16 @@ def _with_interval(
     load: float, runs: list[Array], find: Callable[[Array], Array], seed: int, confidence: float, name: str
 ) -> Knee:
     if sum(values.size for values in runs) == len(runs):
-        text = f"{name} at {load:g}; a single run of each load gives no interval"
+        text = f"{name} at {load:.4g}; a single run of each load gives no interval"
         return Knee(load, None, None, None, text)
     knees = find(resampled_means(runs, _SAMPLES, seed))
     there = knees[~np.isnan(knees)]
     share = there.size / knees.size
     if not there.size:
-        return Knee(load, None, None, share, f"{name} at {load:g}, but no resampled curve has one")
+        return Knee(load, None, None, share, f"{name} at {load:.4g}, but no resampled curve has one")
     tail = (1 - confidence) / 2
     low, high = np.quantile(there, [tail, 1 - tail], method="inverted_cdf").tolist()
-    text = f"{name} at {load:g}, {100 * confidence:g} % interval {low:g} to {high:g}"
+    text = f"{name} at {load:.4g}, {100 * confidence:g} % interval {low:.4g} to {high:.4g}"
     if share < confidence:
         text += f"; only {100 * share:.0f} % of the resampled curves have one"
     return Knee(load, float(low), float(high), share, text)

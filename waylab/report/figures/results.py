@@ -27,7 +27,8 @@ def throughput(content: Content) -> Figure | None:
     if marks:
         chart = alt.layer(*marks, chart)
         caption += (
-            " Vertical lines, in the colour of their line: dashed the knee, dotted the first load whose 95th "
+            " Vertical lines, in the colour of their line: dashed the knee (smallest load with 90 % of "
+            "the best throughput), dotted the first load whose 95th "
             "percentile exceeds twice that of the smallest load."
         )
     return Figure("throughput", "Throughput", caption, chart)
