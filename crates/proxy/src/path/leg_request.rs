@@ -28,11 +28,11 @@ pub(crate) fn leg_request<'r>(request: &Request<'r>, command: LegCommand) -> Req
             Request::Touch { key: request.key().unwrap_or_default(), exptime: *exptime, noreply: false }
         }
         (&Request::Store { verb, key, flags, exptime, value, cas, .. }, LegCommand::CapExpiry { seconds }) => {
-            let exptime = capped(exptime, seconds);
+            let exptime = capped(exptime, seconds, unix_seconds);
             Request::Store { verb, key, flags, exptime, value, cas, noreply: false }
         }
         (&Request::Touch { key, exptime, .. }, LegCommand::CapExpiry { seconds }) => {
-            Request::Touch { key, exptime: capped(exptime, seconds), noreply: false }
+            Request::Touch { key, exptime: capped(exptime, seconds, unix_seconds), noreply: false }
         }
         _ => request.without_noreply(),
     }
@@ -51,20 +51,27 @@ pub(crate) fn cap_meta(kept: &mut Vec<u8>, seconds: u32) {
     let ParsedRequest::Request { request: Request::Meta(meta), .. } = parse_request(kept, &own_limits()) else {
         return;
     };
-    let flags = meta::capped_flags(&meta, |exptime| capped(exptime, seconds));
+    let flags = meta::capped_flags(&meta, |exptime| capped(exptime, seconds, unix_seconds));
     let mut bytes = Vec::with_capacity(kept.len() + flags.len());
     Request::Meta(Meta { flags: MetaFlags::new(&flags), ..meta }).encode(&mut bytes);
     *kept = bytes;
 }
 
-/// An expiry time at most `seconds` from now. A negative one has expired and stays so. A Unix time cannot be compared without the
-/// server's clock, so it is capped too.
-fn capped(exptime: i64, seconds: u32) -> i64 {
+/// An expiry time at most `seconds` from now. One that has passed is negative. A Unix time is compared with the proxy's clock.
+fn capped(exptime: i64, seconds: u32, unix_seconds: impl Fn() -> i64) -> i64 {
+    let most = i64::from(seconds).min(RELATIVE_MAX);
     match exptime {
-        0 => i64::from(seconds).min(RELATIVE_MAX),
-        ..=RELATIVE_MAX => exptime.min(seconds.into()),
-        _ => i64::from(seconds).min(RELATIVE_MAX),
+        0 => most,
+        ..=RELATIVE_MAX => exptime.min(most),
+        _ => match exptime.saturating_sub(unix_seconds()) {
+            left @ 1.. => left.min(most),
+            _ => -1,
+        },
     }
+}
+
+fn unix_seconds() -> i64 {
+    (clock::unix_now() / 1_000_000_000) as i64
 }
 
 #[cfg(test)]
@@ -73,10 +80,22 @@ mod tests {
 
     #[test]
     fn a_value_in_the_failover_pool_lives_at_most_as_long_as_configured() {
-        for (exptime, expected) in [(0, 60), (30, 30), (61, 60), (-1, -1), (2_000_000_000, 60)] {
-            assert_eq!(capped(exptime, 60), expected);
+        const NOW: i64 = 2_000_000_000;
+        let exptimes = [
+            (0, 60),
+            (30, 30),
+            (61, 60),
+            (-1, -1),
+            (NOW + 3600, 60),
+            (NOW + 5, 5),
+            (NOW, -1),
+            (2_592_001, -1),
+            (i64::MAX, 60),
+        ];
+        for (exptime, expected) in exptimes {
+            assert_eq!(capped(exptime, 60, || NOW), expected, "{exptime}");
         }
-        assert_eq!(capped(0, u32::MAX), 2_592_000);
+        assert_eq!(capped(0, u32::MAX, || NOW), 2_592_000);
         let mut kept = b"ms a2V5 2 b O1\r\nhi\r\n".to_vec();
         cap_meta(&mut kept, 60);
         assert_eq!(String::from_utf8(kept).unwrap(), "ms a2V5 2 b O1 T60\r\nhi\r\n");
