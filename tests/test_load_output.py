@@ -215,6 +215,26 @@ def test_invalid_output_arguments_print_one_line(tmp_path):
     one_line(run(*load, "--metrics", "nowhere"), "--metrics", "nowhere")
 
 
+def test_a_search_says_how_long_it_takes():
+    with backend() as (server,):
+        search = (
+            "load",
+            "saturate",
+            "--server",
+            server,
+            "--objective",
+            "p99=20s",
+            "--rate",
+            50,
+            "--rate-max",
+            50,
+        )
+        result = run(*search, "--test-time", "3s", "--warm-up", "0s", "--clients", 4)
+    first, second, *_ = result.stderr.splitlines()
+    assert first.startswith("waystage: a run takes 3 s; about 11 rates") and ": 33 s, or up to 4 min" in first
+    assert second == "run 1, climb: 50/s for 3 s; 8 rates left, 24 s to 3 min", result.stderr
+
+
 def test_a_run_below_the_expected_hit_ratio_is_invalid(tmp_path):
     with backend() as (server,):
         load = ("load", "--server", server, "--requests", 500, "--ratio", "0:1", "--quiet")

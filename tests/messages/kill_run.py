@@ -245,6 +245,9 @@ def load_command(
         "5s",
         "--drain-time",
         "120s",
+        # Requests fail while a service or the database is away.
+        "--failed-max",
+        "1",
     ]
     return [str(WAYSTAGE), "load", *targets, *rest, *times, "--quiet"]
 

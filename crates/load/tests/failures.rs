@@ -146,6 +146,19 @@ fn a_server_that_never_answers_ends_with_a_line() {
 }
 
 #[test]
+fn a_request_that_is_never_answered_counts_though_it_ends_after_the_window() {
+    // The server answers 50 requests and then nothing; the timeout ends after the window.
+    let server =
+        TinyServer::start(|seen| if seen.is_load() && seen.number > 100 { Fault::Silence } else { Fault::None });
+    let config = Config { ratio_set: 0, reply_timeout: Duration::from_millis(800), ..config(&server) };
+    let summary = run(&config);
+    let totals = &summary.totals;
+    assert_eq!(totals.errors, config.clients as u64, "each client waits for one answer: {totals:?}");
+    assert_eq!(summary.operations.all.response.unanswered, totals.errors);
+    assert!(!summary.valid, "{:?}", summary.reasons);
+}
+
+#[test]
 fn a_server_that_dies_is_reported_at_the_end() {
     let server = TinyServer::healthy();
     let config = Config { test_time: Duration::from_millis(1_500), ..config(&server) };

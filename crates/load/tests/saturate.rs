@@ -6,7 +6,9 @@
 
 use cache::ServiceTime;
 use clock::Clock;
-use load::saturate::{Finding, LoadProbe, Objective, ObjectiveOutcome, ProbeReport, Quantity, SearchConfig, search};
+use load::saturate::{
+    Finding, LoadProbe, Objective, ObjectiveOutcome, ProbeReport, Quantity, SearchConfig, SearchEvent, search,
+};
 use load::{Arrivals, Config};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -38,7 +40,11 @@ fn searched(
     let clock = Clock::monotonic();
     let mut probe = LoadProbe::new(load, &config.objectives, &clock, stop);
     let once = config.extensions_max == 0;
-    let found = search(config, &mut probe, &mut |_| stop.store(once, Ordering::Relaxed));
+    let found = search(config, &mut probe, &mut |event| {
+        if matches!(event, SearchEvent::Ended(_)) {
+            stop.store(once, Ordering::Relaxed);
+        }
+    });
     cache.stop();
     cache.join().unwrap();
     found
@@ -63,7 +69,9 @@ fn a_rate_well_below_the_capacity_is_met() {
     // One worker with 4 ms per request serves 250 per second. At 100 per second, three of four responses take less than
     // 10 ms.
     let run = first_run(Duration::from_millis(4), 1, (50, 4), 100.0);
-    assert_eq!(run.outcome, ObjectiveOutcome::Met, "{run:#?}");
+    // On a slow machine the seconds may differ too much for a decision, but the server is not at fault.
+    assert!(matches!(run.outcome, ObjectiveOutcome::Met | ObjectiveOutcome::Undecided), "{run:#?}");
+    assert!(run.judgements[0].estimate < 0.25, "{run:#?}");
     assert!((60.0..140.0).contains(&run.achieved_per_s), "{run:#?}");
 }
 
@@ -77,7 +85,8 @@ fn a_rate_above_the_capacity_is_missed() {
 #[test]
 fn a_generator_with_too_few_connections_is_the_limit_and_not_the_server() {
     // Eight workers could serve 400 per second, but one connection with one request in flight sends at most 50.
-    let run = first_run(Duration::from_millis(20), 8, (1, 1), 200.0);
+    // A rate that leaves time in the window for requests that are due in it, even on a slow machine.
+    let run = first_run(Duration::from_millis(20), 8, (1, 1), 100.0);
     assert_eq!(run.outcome, ObjectiveOutcome::GeneratorLimited, "{run:#?}");
     assert!(run.note.unwrap().contains("--clients"));
 }

@@ -60,6 +60,11 @@ impl Plan {
         Nanos(self.measure_to.load(Ordering::Relaxed))
     }
 
+    /// The last instant of the measured window.
+    pub(crate) fn last_instant(&self) -> Nanos {
+        Nanos(self.measure_to().0.saturating_sub(1))
+    }
+
     /// Ends the run at `end`, unless it ends before.
     pub(crate) fn stop_at(&self, end: Nanos) {
         self.measure_to.fetch_min(end.0, Ordering::Relaxed);

@@ -141,10 +141,15 @@ impl<'a> Worker<'a> {
             message: pending.message,
         };
         self.roll(completed);
-        // An open loop counts the requests that were intended in the window and waits for all their replies. Otherwise
-        // the slowest requests would be missing.
-        let counted_at = if self.pace.is_open() { pending.intended } else { completed };
         let plan = self.context.plan;
+        // An open loop counts the requests that were intended in the window and waits for all their replies. Otherwise
+        // the slowest requests would be missing. A closed loop counts a request when it ends. One that has no answer at
+        // the end of the window and never gets one failed within the window.
+        let counted_at = match (self.pace.is_open(), ended.failed) {
+            (true, _) => pending.intended,
+            (false, true) => completed.min(plan.last_instant()),
+            (false, false) => completed,
+        };
         let counts = |at| plan.counts(pending.is_charged, at);
         self.tally.completed += u64::from(outcome == Outcome::Answered && counts(completed));
         self.tally.record(&ended, counts(counted_at));

@@ -33,6 +33,11 @@ const LAW_SHARE: f64 = 0.05;
 /// The law is checked only in windows of at least this many of the longest cycles of a client. The requests cut off at
 /// the edges are then below that share.
 const LAW_CYCLES: f64 = 20.0;
+/// A closed loop may have no answer in this share of its seconds, if its requests fail as well. A
+/// run that tolerates more failures tolerates more such seconds.
+const SILENT_SHARE: f64 = 0.05;
+/// At this rate, a second without an answer is not a matter of chance.
+const STEADY_PER_S: f64 = 20.0;
 /// The mean of this many exponential think times is within that share with three standard errors.
 const LAW_THOUGHTS: f64 = 3_600.0;
 
@@ -54,6 +59,7 @@ pub(crate) fn reasons(summary: &Summary, broken: Option<&str>) -> Vec<String> {
         );
     }
     reasons.extend(failed(summary));
+    reasons.extend(frozen(summary));
     reasons.extend(late(summary));
     reasons.extend(behind);
     reasons.extend(unexpected_misses(summary));
@@ -65,6 +71,7 @@ pub(crate) fn notes(summary: &Summary) -> Vec<String> {
     let found = [
         stopped(summary),
         failures(summary),
+        silence(summary).filter(|_| frozen(summary).is_none()),
         misses(summary),
         slipping(summary),
         busy(summary),
@@ -211,6 +218,34 @@ fn failures(summary: &Summary) -> Option<String> {
     (errors as f64 > ERROR_SHARE * all as f64 && failed(summary).is_none()).then(|| {
         format!("{errors} of {all} requests failed; percentiles count them as slower than any time, means and rates omit them")
     })
+}
+
+/// A closed loop whose server stopped answering. Few requests fail then, because every client waits for one.
+fn frozen(summary: &Summary) -> Option<String> {
+    let (silent, measured) = silent_seconds(summary)?;
+    let is_frozen = !summary.settings.is_open() && summary.totals.errors > 0;
+    (is_frozen && silent as f64 > SILENT_SHARE.max(summary.settings.failed_max) * measured as f64).then(|| {
+        format!(
+            "no request was answered in {silent} of {measured} whole seconds, and {} failed: the server stopped answering, and \
+             throughput and means are of both times together; look at the server's log",
+            summary.totals.errors
+        )
+    })
+}
+
+fn silence(summary: &Summary) -> Option<String> {
+    silent_seconds(summary).map(|(silent, measured)| {
+        format!(
+            "no request was answered in {silent} of {measured} whole seconds: the server, the network or the machine stood still"
+        )
+    })
+}
+
+/// Seconds in which nothing was answered though many requests were in the others, if there are any, and all seconds.
+fn silent_seconds(summary: &Summary) -> Option<(usize, usize)> {
+    let measured: Vec<_> = summary.seconds.iter().filter(|second| second.measured).collect();
+    let silent = measured.iter().filter(|second| second.requests == 0).count();
+    (silent > 0 && summary.throughput_per_s >= STEADY_PER_S).then_some((silent, measured.len()))
 }
 
 fn misses(summary: &Summary) -> Option<String> {

@@ -21,9 +21,12 @@ pub struct LoadProbe<'a> {
 }
 
 impl<'a> LoadProbe<'a> {
-    /// Runs with this configuration, except for rate, length and seed. `stop` ends the search.
+    /// Runs with this configuration, except for rate, length and seed, and a warm-up of whole seconds. `stop` ends the
+    /// search.
     pub fn new(config: Config, objectives: &[Objective], clock: &'a Clock, stop: &'a AtomicBool) -> LoadProbe<'a> {
-        LoadProbe { config, objectives: objectives.to_vec(), clock, stop }
+        // Only whole seconds of the run are judged, so the measured window begins with one.
+        let warm_up = Duration::from_secs(config.warm_up.as_secs() + u64::from(config.warm_up.subsec_nanos() > 0));
+        LoadProbe { config: Config { warm_up, ..config }, objectives: objectives.to_vec(), clock, stop }
     }
 
     /// Rejects settings that a search cannot use, in one line that says how to correct them.
@@ -59,6 +62,10 @@ impl Probe for LoadProbe<'_> {
         self.config.prefill = false;
         self.config.seed = self.config.seed.wrapping_add(1);
         observe(&summary, &self.objectives).map_err(ProbeError::Failed)
+    }
+
+    fn lasts(&self, length: Duration) -> Duration {
+        self.config.warm_up + length
     }
 }
 

@@ -12,6 +12,11 @@ pub trait Probe {
     /// # Errors
     /// The search cannot continue.
     fn run(&mut self, rate_per_s: f64, length: Duration) -> Result<Observation, ProbeError>;
+
+    /// How long a run with a measured window of this length takes.
+    fn lasts(&self, length: Duration) -> Duration {
+        length
+    }
 }
 
 /// Why a search ends early.

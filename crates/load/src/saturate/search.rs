@@ -2,13 +2,13 @@
 //! one, the search goes back.
 
 use super::bracket::{Bracket, ExaminedRate};
-use super::judge::{Judgement, ObjectiveOutcome, is_met_on_the_whole, judge};
+use super::judge::{Judgement, ObjectiveOutcome, can_be_decided, is_met_on_the_whole, judge};
 use super::observation::{Batch, Observation};
+use super::outlook::{CLIMB, Outlook, SearchEvent};
 use super::probe::{Probe, ProbeError, SearchConfig};
 use super::report::{Finding, ProbeReport, Step};
+use std::time::Duration;
 
-/// The factor of each step up or down.
-const CLIMB: f64 = 2.0;
 /// The factor after a contradiction, when the answer must be near.
 const CLIMB_AGAIN: f64 = 1.25;
 /// The lowest rate that is tried.
@@ -36,18 +36,18 @@ enum Confirmation {
 struct Search<'a> {
     config: &'a SearchConfig,
     probe: &'a mut dyn Probe,
-    watch: &'a mut dyn FnMut(&ProbeReport),
+    watch: &'a mut dyn FnMut(SearchEvent<'_>),
     bracket: Bracket,
     probes: Vec<ProbeReport>,
 }
 
-/// Searches for the highest rate that meets all objectives. `watch` receives every run as it ends.
+/// Searches for the highest rate that meets all objectives. `watch` receives every run as it begins and as it ends.
 ///
 /// Never fails: the finding contains what was found, and the reason if the search ended early.
 pub fn search(
     config: &SearchConfig,
     probe: &mut dyn Probe,
-    watch: &mut dyn FnMut(&ProbeReport),
+    watch: &mut dyn FnMut(SearchEvent<'_>),
 ) -> (Finding, Vec<ProbeReport>) {
     let mut search = Search { config, probe, watch, bracket: Bracket::default(), probes: Vec::new() };
     let ended = search.whole();
@@ -169,7 +169,9 @@ impl Search<'_> {
             if self.probes.len() == PROBES_MAX {
                 return Err(ProbeError::Failed(format!("no answer after {PROBES_MAX} runs")));
             }
-            let seen = self.probe.run(rate_per_s, self.config.probe * (1 << extension))?;
+            let length = self.config.probe * (1 << extension);
+            self.begin(rate_per_s, step, length);
+            let seen = self.probe.run(rate_per_s, length)?;
             let seen = match together.take() {
                 Some(mut before) => {
                     before.join(seen);
@@ -177,10 +179,14 @@ impl Search<'_> {
                 }
                 None => seen,
             };
-            let report = self.judge(rate_per_s, step, &seen);
+            let mut report = self.judge(rate_per_s, step, &seen);
+            let may_be_decided = self.may_be_decided(&report, extension);
+            if !may_be_decided {
+                report.note = Some("too close to the bound for further runs".to_owned());
+            }
             let is_below = report.leans_to_met();
             let known = ExaminedRate { rate_per_s, outcome: report.outcome, is_below };
-            (self.watch)(&report);
+            (self.watch)(SearchEvent::Ended(&report));
             self.probes.push(report);
             if let Some(reason) = seen.broken {
                 return Err(ProbeError::Failed(format!("the run at {rate_per_s:.0}/s is not valid: {reason}")));
@@ -188,12 +194,37 @@ impl Search<'_> {
             // While climbing, a good guess is enough: higher rates have more requests, and the answer will be verified.
             let is_good_guess = step == Step::Climb && is_below;
             let is_undecided = known.outcome == ObjectiveOutcome::Undecided && !is_good_guess;
-            if !is_undecided || extension == self.config.extensions_max {
+            if !is_undecided || !may_be_decided || extension == self.config.extensions_max {
                 return Ok(known);
             }
             together = Some(seen);
         }
         Err(ProbeError::Failed("no run was to be made".into()))
+    }
+
+    /// Reports that a run begins.
+    fn begin(&mut self, rate_per_s: f64, step: Step, length: Duration) {
+        let ratio = self.bracket.upper().zip(self.bracket.lower()).map(|(upper, lower)| upper / lower);
+        let left = Outlook::from_step(step, ratio, self.config, &*self.probe);
+        (self.watch)(SearchEvent::Begins { number: self.probes.len() + 1, step, rate_per_s, length, left });
+    }
+
+    /// Whether all extensions that are left after this one are likely to decide an undecided run: all objectives that
+    /// are undecided, or one that leans to missed.
+    fn may_be_decided(&self, report: &ProbeReport, extension: u32) -> bool {
+        // The runs that confirm an answer are worth every extension.
+        let confirms = matches!(report.step, Step::Verify(factor) if factor != 1.0);
+        if report.outcome != ObjectiveOutcome::Undecided || confirms || extension == self.config.extensions_max {
+            return true;
+        }
+        // Each run is twice as long as the one before.
+        let length = |extensions: u32| f64::from((2 << extensions) - 1);
+        let factor = length(self.config.extensions_max) / length(extension);
+        let mut undecided =
+            report.judgements.iter().filter(|judgement| judgement.outcome == ObjectiveOutcome::Undecided);
+        let is_decidable = |judgement: &&Judgement| can_be_decided(judgement, factor, self.config.confidence);
+        undecided.clone().all(|judgement| is_decidable(&judgement))
+            || undecided.any(|judgement| judgement.estimate > judgement.bound && is_decidable(&judgement))
     }
 
     fn judge(&self, rate_per_s: f64, step: Step, seen: &Observation) -> ProbeReport {

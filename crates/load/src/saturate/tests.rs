@@ -27,8 +27,13 @@ fn config(objectives: &[Objective], start_per_s: f64) -> SearchConfig {
 
 fn run(config: &SearchConfig, server: &mut Synthetic) -> (Finding, Vec<ProbeReport>) {
     let mut watched = 0;
-    let (finding, probes) = search(config, server, &mut |_| watched += 1);
+    let mut left = 0;
+    let (finding, probes) = search(config, server, &mut |event| match event {
+        SearchEvent::Begins { number, left: outlook, .. } => (watched, left) = (number, outlook.rates),
+        SearchEvent::Ended(_) => {}
+    });
     assert_eq!(watched, probes.len());
+    assert!(!finding.confirmed || left == 1, "the last rate is known to be the last");
     (finding, probes)
 }
 
@@ -163,6 +168,27 @@ fn a_search_without_an_answer_gives_the_reason() {
     assert_eq!(probes.len(), 1);
     let (finding, _) = search(&config(&loose, 100.0), &mut Scripted(Vec::new()), &mut |_| ());
     assert_eq!((finding.confirmed, finding.reasons), (false, vec!["stopped before the end".to_owned()]));
+}
+
+#[test]
+fn a_rate_at_the_bound_is_not_extended() {
+    // One request in a hundred may be slow. The seconds differ so much that seven times the data could not tell 1.025 %
+    // from 1 %, but might tell 1.25 %.
+    let objectives = [percentile(99.0, 1000)];
+    let seen = |slow: [u64; 2]| {
+        let second = |slow| Batch { answered: 10_000, slow: vec![slow], ..Batch::default() };
+        let seconds: Vec<Batch> = (0..20).map(|number| second(slow[number % 2])).collect();
+        let mut total = Batch::new(1);
+        seconds.iter().for_each(|second| total.merge(second));
+        let (intended, answered_in_window, measured_s) = (200_000, 200_000, 20.0);
+        Observation { seconds, total, intended, answered_in_window, measured_s, ..Observation::default() }
+    };
+    for (slow, runs) in [([10, 195], 1), ([10, 240], 3)] {
+        let (_, probes) = search(&config(&objectives, 1000.0), &mut Scripted(vec![seen(slow); runs]), &mut |_| ());
+        assert_eq!(probes.len(), runs, "{:#?}", probes.last());
+        assert_eq!(probes[0].outcome, ObjectiveOutcome::Undecided, "{:#?}", probes[0]);
+        assert_eq!(probes[0].note.is_some(), runs == 1);
+    }
 }
 
 #[test]

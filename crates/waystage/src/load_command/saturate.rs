@@ -6,7 +6,11 @@ use crate::load_command::stop_flag;
 use crate::load_command::values::rate;
 use clap::Args;
 use clock::Clock;
-use load::saturate::{LoadProbe, Objective, Saturation, SearchConfig, render, render_heading, render_probe, search};
+use load::printable;
+use load::saturate::{
+    LoadProbe, Objective, Saturation, SearchConfig, SearchEvent, render, render_begin, render_heading, render_outlook,
+    render_probe, search,
+};
 use quantity::duration;
 use std::fs;
 use std::io::{self, Write};
@@ -75,18 +79,25 @@ pub(super) fn run(mut arguments: SaturateArguments) -> Result<ExitCode, String> 
     // The reader of the output may close it early; the file is still written.
     let print = |text: String| drop(io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()));
     let mut is_first = true;
-    let found = search(&search_config, &mut probe, &mut |probe| {
-        if !quiet {
-            let heading = if std::mem::take(&mut is_first) { render_heading() } else { String::new() };
-            print(heading + &render_probe(probe));
+    if !quiet {
+        eprintln!("waystage: {}", render_outlook(&search_config, &probe));
+    }
+    let found = search(&search_config, &mut probe, &mut |event| {
+        if quiet {
+            return;
         }
+        if let SearchEvent::Ended(probe) = event {
+            let heading = if std::mem::take(&mut is_first) { render_heading() } else { String::new() };
+            return print(heading + &render_probe(probe));
+        }
+        render_begin(&event).iter().for_each(|line| eprintln!("{line}"));
     });
     if found.1.is_empty() {
         if let Some(path) = &json_path {
             // An empty file would look like a result.
             let _ = fs::remove_file(path);
         }
-        return Err(found.0.reasons.join("; "));
+        return Err(printable(&found.0.reasons.join("; ")));
     }
     let saturation = Saturation::new(&search_config, command_line, found);
     print(render(&saturation));

@@ -42,7 +42,8 @@ fn run(config: &Config, tally: &Tally) -> Summary {
         broken: None,
         messages: None,
     };
-    let seconds = SecondsCollector::new(1).close(None, 10).1;
+    let mut seconds = SecondsCollector::new(1).close(None, 10).1;
+    seconds.iter_mut().for_each(|second| second.requests = 200);
     summarise(config, &measured, tally, &window, seconds)
 }
 
@@ -60,9 +61,7 @@ fn open() -> Summary {
     (0..2_000).for_each(|request| tally.count_arrival(request / 200, true, 1_000));
     tally.completed = 2_000;
     let arrivals = Arrivals::Constant { per_s: 200.0 };
-    let mut summary = run(&Config { arrivals, clients: 4, ..Config::default() }, &tally);
-    summary.seconds.iter_mut().for_each(|second| second.requests = 200);
-    summary
+    run(&Config { arrivals, clients: 4, ..Config::default() }, &tally)
 }
 
 fn times(delay_ns: u64, count: u64) -> Times {
@@ -250,6 +249,23 @@ fn too_many_values_that_could_not_be_judged_invalidate_a_run() {
     assert!(judged(&summary).0[0].starts_with("11 of 1000 values could not be judged for staleness"));
     summary.settings.noreply = true;
     assert_eq!(judged(&summary), nothing());
+}
+
+#[test]
+fn seconds_without_an_answer_are_a_note_and_with_failures_a_reason() {
+    let mut summary = closed();
+    summary.seconds[3].requests = 0;
+    assert!(
+        judged(&summary).1[0].starts_with("no request was answered in 1 of 10 whole seconds"),
+        "{:?}",
+        judged(&summary)
+    );
+    summary.totals.errors = 1;
+    assert!(judged(&summary).0[0].contains("in 1 of 10 whole seconds, and 1 failed"), "{:?}", judged(&summary));
+    summary.settings.failed_max = 0.1;
+    assert!(judged(&summary).0.is_empty(), "{:?}", judged(&summary));
+    summary.throughput_per_s = 19.0;
+    assert!(!judged(&summary).1.iter().any(|note| note.contains("whole seconds")), "it may be chance");
 }
 
 #[test]
