@@ -13,7 +13,9 @@ from waylab.analysis.statistics import paired_ratio
 from waylab.cli import main
 from waylab.cli.interrupt import Interrupt
 from waylab.cli.noise import measure_noise
+from waylab.report.page.content import read_content
 from waylab.report.sample import FIGURES_MAX, _beside, deciding_figures
+from waylab.report.tables.result import result_columns
 from waylab.runfolder.analysis import FindingResult, PublishedResults
 from waylab.testbed.programs import find_waystage
 
@@ -64,6 +66,24 @@ def test_a_sample_is_small_and_complete(reported, tmp_path):
     figures = re.findall(r"!\[[^]]*\]\(([^)]*)\)", text)
     assert 0 < len(figures) <= FIGURES_MAX
     assert sorted(figures) == sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.svg"))
+
+
+def test_a_sample_shows_every_column_of_the_results(reported, tmp_path):
+    """Samples had three of the five percentiles, and no CPU time."""
+    page = tmp_path / "study.md"
+    assert main(["report", str(reported), "--sample", str(page)]) == 0
+    lines = page.read_text().splitlines()
+    content = read_content(reported)
+    headings, rows = result_columns(content)
+    assert {"p50", "p90", "p95", "p99", "CPU time per request"} < set(headings)
+    report = (reported / "report.html").read_text()
+    assert all(f'<th scope="col">{heading}</th>' in report for heading in headings)
+    start = lines.index(f"| configuration | trials used | {' | '.join(headings)} |")
+    table = lines[start : start + 2 + len(rows)]
+    assert {line.count("|") for line in table} == {len(headings) + 3}
+    # Throughput, times and percentiles have their intervals.
+    assert all(line.count(" [") == 0 and line.count(r"\[") >= 6 for line in table[2:])
+    assert content.analysis.headline.sentences[0][:20] in page.read_text()
 
 
 def finding(**parts):

@@ -94,4 +94,6 @@ def test_the_help_of_compare_names_the_metrics_and_the_margin(capsys):
     with pytest.raises(SystemExit):
         main(["compare", "--help"])
     said = " ".join(capsys.readouterr().out.split())
-    assert f"largest loss that is no worse, as a share [{MARGIN}]" in said and f"[{', '.join(METRICS)}]" in said
+    assert (
+        f"largest loss that is no worse, as a share [{MARGIN}]" in said and f"[{', '.join(METRICS)}]" in said
+    )

@@ -168,11 +168,6 @@ def conclude(directory: Path, console: Console, summary: bool = True) -> int:
     write_report(directory)
     if summary:
         show_run(directory, Console(highlight=False))
-    if content.stopping:
-        console.print(
-            f"stopped after {content.stopping.block} blocks: {content.stopping.reason}",
-            soft_wrap=True,
-        )
     if not content.trials_used:
         console.print(
             "[bold red]no trial passed its gates; the report shows the reasons and no aggregates[/bold red]"

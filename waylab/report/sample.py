@@ -6,9 +6,12 @@ from pathlib import Path
 
 from waylab.errors import LabError
 from waylab.report.figures.figure import slug
+from waylab.report.page import rules
 from waylab.report.page.content import Content, read_content
-from waylab.report.page.numbers import NONE, rate_text, time_text
+from waylab.report.page.numbers import NONE
 from waylab.report.page.published import unit_of
+from waylab.report.page.reliance import reliance
+from waylab.report.tables.result import RESULTS_NOTE, result_columns
 from waylab.report.write import write_report
 from waylab.runfolder import paths
 from waylab.runfolder.analysis import FindingResult
@@ -79,6 +82,7 @@ def _figures_of(finding: FindingResult) -> list[str]:
 
 def _section(content: Content, figures: Mapping[str, str]) -> list[str]:
     spec, analysis = content.spec, content.analysis
+    decided = [*rules.rules(content), *rules.comparisons(content)]
     lines = [
         f"## {content.run.name}",
         "",
@@ -90,11 +94,16 @@ def _section(content: Content, figures: Mapping[str, str]) -> list[str]:
         content.run.reproduce[0],
         "```",
         "",
-        f"**Hypothesis.** {_plain(spec.hypothesis)}",
+        f"**Answer.** {_plain(' '.join(analysis.headline.sentences) or 'No trial passed its gates.')}",
         "",
-        f"**Would be refuted by.** {_plain(spec.refutation)}",
+        f"**Hypothesis: {rules.hypothesis_verdict(content)}.** {_plain(spec.hypothesis)}",
         "",
-        f"**Gates.** {analysis.trials_used} of {analysis.trials_total} trials {_plain(spec.gates.passed)}.",
+        *(f"- {one.mark} {_plain(one.said)}" for one in decided),
+        *([] if decided else [f"- It would be refuted by: {_plain(spec.refutation)}"]),
+        "",
+        "**Trust.**",
+        "",
+        *(f"- {one.mark} {_plain(one.text)}" for one in reliance(content)),
         "",
     ]
     failed = [trial for trial in analysis.trials if not trial.used]
@@ -104,8 +113,7 @@ def _section(content: Content, figures: Mapping[str, str]) -> list[str]:
     for stem, path in figures.items():
         lines += [f"![{stem}]({path})", ""]
     lines += _beside(content)
-    lines += ["### What was found", ""]
-    lines += [f"- **{c.verdict}**: {_plain(c.verdict_text)}" for c in analysis.comparisons]
+    lines += ["### In sentences", ""]
     lines += [f"- {_plain(fact)}" for fact in content.facts[:_FACTS_MAX]]
     return [*lines, "", "### All configurations", "", *_table(content), ""]
 
@@ -130,20 +138,16 @@ def _beside(content: Content) -> list[str]:
 
 
 def _table(content: Content) -> list[str]:
+    """Return the table of results with every column of the report's."""
+    headings, rows = result_columns(content)
     lines = [
-        "| configuration | used | throughput, 1/s | 95 % interval | mean response | p50 | p95 | p99 |",
-        "|---|---|---|---|---|---|---|---|",
+        f"| configuration | trials used | {' | '.join(headings)} |",
+        "|---" * (len(headings) + 2) + "|",
     ]
-    for c in content.analysis.configurations:
-        everything = c.operations.get("all")
-        percentiles = everything.percentiles_ns if everything else {}
-        rate = c.throughput_per_s
-        bounds = f"{rate_text(rate.low)} to {rate_text(rate.high)}" if rate.low is not None else NONE
-        mean = time_text(everything.response_mean_ns.mean) if everything else NONE
-        cells = [_plain(c.name), f"{c.used} of {c.trials}", rate_text(rate.mean), bounds, mean]
-        cells += [time_text(percentiles.get(percent)) for percent in ("50", "95", "99")]
+    for c, row in zip(content.analysis.configurations, rows, strict=False):
+        cells = [_plain(c.name), f"{c.used} of {c.trials}", *(_plain(cell.plain()) for cell in row)]
         lines.append("| " + " | ".join(cells) + " |")
-    return lines
+    return [*lines, "", RESULTS_NOTE]
 
 
 def _program(content: Content) -> str:

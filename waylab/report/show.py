@@ -17,8 +17,8 @@ from waylab.report.page.reliance import reliance
 from waylab.runfolder import paths
 from waylab.runfolder.analysis import Configuration
 
-LINES_MAX = 24
-"""Lines of a summary; one more is left for what the caller adds."""
+LINES_MAX = 25
+"""Lines of a summary."""
 # Lines of each part, at most.
 _QUESTION, _SENTENCE, _RULES, _BARS, _TRUST = 2, 5, 4, 8, 3
 _BAR_WIDTH = 18
@@ -61,11 +61,9 @@ def _wrapped(text: str, width: int, lines_max: int, indent: str = "") -> list[st
 
 
 def _verdicts(content: Content, width: int) -> list[Line]:
-    """Return the verdict of every rule, or else the announced comparisons, as far as there is room."""
-    found = [
-        (rule.verdict, f"{rule.mark} {rule.verdict}: {rule.said or rule.text}")
-        for rule in rules.rules(content)
-    ] or [("", f"• {one.verdict}: {one.said}") for one in rules.comparisons(content)]
+    """Return the verdict of every rule, then the announced comparisons, as far as there is room."""
+    decided = [*rules.rules(content), *rules.comparisons(content)]
+    found = [(one.verdict, f"{one.mark} {one.said}") for one in decided]
     if not found:
         return [("", "• No rule and no comparison decides the hypothesis.")]
     each = 2 if 2 * len(found) <= _RULES else 1
@@ -82,11 +80,8 @@ def _trust(content: Content, width: int) -> list[Line]:
     """Return what speaks against the data, and if there is room what speaks for them."""
     lines: list[Line] = []
     for one in sorted(reliance(content), key=lambda one: ("bad", "note", "good").index(one.kind)):
-        left = min(2, _TRUST - len(lines))
-        if left > 0:
-            wrapped = _wrapped(f"{one.mark} {one.text}", width, left, "  ")
-            lines += [(_STYLES[one.kind], line) for line in wrapped]
-    return lines
+        lines += [(_STYLES[one.kind], line) for line in _wrapped(f"{one.mark} {one.text}", width, 1)]
+    return lines[:_TRUST]
 
 
 def _bars(content: Content, width: int, room: int) -> list[str]:

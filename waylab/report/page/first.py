@@ -17,7 +17,6 @@ _KEY = (
 )
 KEY_HEIGHT = 180
 """Height of the figures of screen one, in pixels."""
-_ANSWERS_MAX = 3
 
 
 def key_figures(figures: Sequence[Figure]) -> list[Figure]:
@@ -52,17 +51,13 @@ def verdict_box(content: Content) -> str:
     spec = content.spec
     verdict = rules.hypothesis_verdict(content)
     decisions = rules.rules(content)
-    items = "".join(
-        f'<li class="{_CLASSES.get(rule.verdict, "")}"><b>{rule.mark} {escape(rule.verdict)}</b>: {escape(rule.text)}. '
-        f'<span class="soft">{escape(rule.said)}</span></li>'
-        for rule in decisions
-    )
+    lines = [
+        f'<li class="{_CLASSES.get(one.verdict, "")}"><b>{one.mark}</b> {escape(one.said)}</li>'
+        for one in [*decisions, *rules.comparisons(content)]
+    ]
     if not decisions:
-        items = f"<li>No rule is evaluated. It would be refuted by: {escape(spec.refutation)}</li>"
-    items += "".join(
-        f"<li><b>• {escape(one.verdict)}</b>: {escape(one.said)}</li>"
-        for one in rules.comparisons(content)[:_ANSWERS_MAX]
-    )
+        lines.insert(0, f"<li>It would be refuted by: {escape(spec.refutation)}</li>")
+    items = "".join(lines)
     return (
         f'<div class="verdict {_CLASSES.get(verdict, "")}" id="rules"><h2>Hypothesis: {escape(verdict)}</h2>'
         f'<p class="soft">{escape(spec.hypothesis)}</p><ul class="marks">{items}</ul></div>'

@@ -96,6 +96,9 @@ def _size(content: Content) -> list[Reliance]:
         )
     if not content.analysis.complete:
         lines.append(Reliance("bad", "The run is not finished: some trials of the plan have not been run."))
+    stopping = content.analysis.stopping
+    if stopping:
+        lines.append(Reliance("good", f"Stopped after {stopping.block} blocks: {stopping.reason}"))
     blocks = {trial.block for trial in content.analysis.trials if trial.used}
     steady = content.analysis.steady_state
     if blocks:

@@ -1,49 +1,90 @@
 """Tables of what was measured: results, operations, stages, and both ends' view of the same requests."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from html import escape
 
 from waylab.report.page.content import Content
-from waylab.report.page.numbers import interval, rate_text, shown, time_text
+from waylab.report.page.numbers import NONE, interval, interval_text, rate_text, shown, time_text
 from waylab.report.tables.table import table
+from waylab.runfolder.analysis import Operation
+from waylab.runfolder.numbers import Interval
 
+_PERCENTS = ("50", "90", "95", "99", "99.9")
 _STAGES = "parse route admit queue send backend reply total".split()
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A number of a configuration with its interval, and how both are written."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    text: Callable[[float], str]
+
+    def html(self) -> str:
+        """Return the cell for the page, with the exact numbers for machines."""
+        return interval_text(self.value, self.low, self.high, self.text)
+
+    def plain(self) -> str:
+        """Return the cell as plain text."""
+        if self.value is None:
+            return NONE
+        if self.low is None or self.high is None:
+            return self.text(self.value)
+        return f"{self.text(self.value)} [{self.text(self.low)}, {self.text(self.high)}]"
+
+
+RESULTS_NOTE = (
+    "In brackets 95 % intervals across trials. A percentile with an interval is the geometric mean of the trials; one "
+    "without is of all requests together, where ten or more lie above, and has no interval."
+)
+
+
+def result_columns(content: Content) -> tuple[list[str], list[list[Cell]]]:
+    """Return the headings after `configuration` and `trials used`, and the cells of every configuration.
+
+    A column of which no configuration has a number is left out.
+    """
+    columns: dict[str, list[Cell]] = {}
+    for c in content.analysis.configurations:
+        everything = c.operations.get("all")
+        cells = {
+            "throughput, 1/s": _mean(c.throughput_per_s, rate_text),
+            "mean response": _mean(everything.response_mean_ns if everything else None, time_text),
+            **{f"p{percent}": _percentile(everything, percent) for percent in _PERCENTS},
+            "CPU time per request": _mean(c.cpu_per_request_ns.get("total"), time_text),
+            "interrupts": _mean(c.cpu_per_request_ns.get("interrupts"), time_text),
+        }
+        for heading, cell in cells.items():
+            columns.setdefault(heading, []).append(cell)
+    headings = [name for name, cells in columns.items() if any(cell.value is not None for cell in cells)]
+    return headings, [list(row) for row in zip(*(columns[name] for name in headings), strict=True)]
 
 
 def results_table(content: Content) -> str:
     """Throughput, response time and cost of every configuration."""
-    headings = [
-        "configuration",
-        "trials used",
-        "throughput, 1/s",
-        "mean response",
-        "p50",
-        "p90",
-        "p95",
-        "p99",
-        "p99.9",
-        "CPU time per request",
-        "interrupts",
+    headings, rows = result_columns(content)
+    names = [
+        [escape(c.name), f"{shown(c.used)} of {shown(c.trials)}"] for c in content.analysis.configurations
     ]
-    rows = []
-    for c in content.analysis.configurations:
-        everything = c.operations.get("all")
-        percentiles = everything.percentiles_ns if everything else {}
-        rows.append(
-            [
-                escape(c.name),
-                f"{shown(c.used)} of {shown(c.trials)}",
-                interval(c.throughput_per_s, rate_text),
-                interval(everything.response_mean_ns if everything else None, time_text),
-                *(shown(percentiles.get(percent), time_text) for percent in ("50", "90", "95", "99", "99.9")),
-                interval(c.cpu_per_request_ns.get("total"), time_text),
-                interval(c.cpu_per_request_ns.get("interrupts"), time_text),
-            ]
-        )
-    return table(
-        headings,
-        rows,
-        "Means with 95 % intervals across trials; percentiles of all requests together, where ten or more lie above.",
-    )
+    cells = [[*name, *(cell.html() for cell in row)] for name, row in zip(names, rows, strict=False)]
+    return table(["configuration", "trials used", *headings], cells, RESULTS_NOTE)
+
+
+def _mean(numbers: Interval | None, text: Callable[[float], str]) -> Cell:
+    return Cell(numbers.mean, numbers.low, numbers.high, text) if numbers else Cell(None, None, None, text)
+
+
+def _percentile(operation: Operation | None, percent: str) -> Cell:
+    """Return the mean of the trials' percentiles if it has an interval, or else the percentile of all requests."""
+    if operation is None:
+        return Cell(None, None, None, time_text)
+    across = operation.percentile_intervals_ns.get(percent)
+    if across is not None and across.low is not None:
+        return _mean(across, time_text)
+    return Cell(operation.percentiles_ns.get(percent), None, None, time_text)
 
 
 def operations_table(content: Content) -> str:
@@ -53,20 +94,19 @@ def operations_table(content: Content) -> str:
         for name in content.operations:
             operation = c.operations.get(name)
             if operation and operation.count:
-                percentiles = operation.percentiles_ns
                 rows.append(
                     [
                         escape(c.name),
                         escape(name.upper()),
                         shown(operation.count, rate_text),
                         interval(operation.response_mean_ns, time_text),
-                        *(shown(percentiles.get(percent), time_text) for percent in ("50", "95", "99")),
+                        *(_percentile(operation, percent).html() for percent in ("50", "95", "99")),
                     ]
                 )
     return table(
         ["configuration", "operation", "requests", "mean response", "p50", "p95", "p99"],
         rows,
-        "Response time by operation.",
+        f"Response time by operation. {RESULTS_NOTE}",
     )
 
 
