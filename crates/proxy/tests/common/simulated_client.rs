@@ -3,6 +3,7 @@
 use super::random::Random;
 use super::simulated_judge::{Judge, SentRequest};
 use super::simulated_requests::{Ask, list_key, next, own_keys, shared_keys};
+use clock::{Clock, Nanos};
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -20,6 +21,10 @@ pub(crate) enum Disconnect {
     Closed,
     /// It disconnects with requests in flight.
     Vanished,
+    /// It sends nothing more, until the proxy closes the connection.
+    Idle,
+    /// It stops within a request, until the proxy closes the connection.
+    Unfinished,
 }
 
 /// The plan of a client.
@@ -34,6 +39,8 @@ pub(crate) struct Plan {
     /// Whether it also stores large values.
     pub(crate) has_large: bool,
     pub(crate) may_flush: bool,
+    /// After this time without a byte, the proxy closes the connection.
+    pub(crate) client_timeout: Option<Duration>,
     /// The length of values that the proxy refuses.
     pub(crate) refused_bytes: Option<usize>,
 }
@@ -62,6 +69,12 @@ pub(crate) struct SimulatedClient {
     plan: Plan,
     judge: Judge,
     in_flight: VecDeque<SentRequest>,
+    clock: Clock,
+    /// When it last sent or received bytes, and the longest time between two such moments.
+    active: Nanos,
+    longest_gap: Duration,
+    /// The proxy has closed the connection, or it broke.
+    is_closed: bool,
     got: Vec<u8>,
     /// The last requests and replies.
     trail: VecDeque<String>,
@@ -83,8 +96,13 @@ impl SimulatedClient {
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(WAIT)).unwrap();
         stream.set_write_timeout(Some(WAIT * WAITS_MAX as u32)).unwrap();
+        let clock = Clock::monotonic();
         SimulatedClient {
             stream,
+            active: clock.now(),
+            clock,
+            longest_gap: Duration::ZERO,
+            is_closed: false,
             random: Random(seed),
             plan,
             judge,
@@ -100,6 +118,14 @@ impl SimulatedClient {
     /// # Errors
     /// The first violation of a guarantee.
     pub(crate) fn run(mut self) -> Result<(Tally, Judge), String> {
+        match self.send_requests() {
+            Err(_) if self.was_idle_too_long() => self.vanish(),
+            outcome => outcome?,
+        }
+        Ok((self.tally, self.judge))
+    }
+
+    fn send_requests(&mut self) -> Result<(), String> {
         let mut left = self.plan.requests;
         while left > 0 {
             let burst = (1 + self.random.below(self.plan.burst)).min(left);
@@ -122,8 +148,33 @@ impl SimulatedClient {
                 std::thread::sleep(Duration::from_micros(self.random.next() % 30_000));
             }
         }
-        self.disconnect()?;
-        Ok((self.tally, self.judge))
+        self.disconnect()
+    }
+
+    /// Whether the proxy was right to close the connection, because this client did nothing for too long: a busy machine did not
+    /// run it.
+    fn was_idle_too_long(&self) -> bool {
+        self.is_closed && self.plan.client_timeout.is_some_and(|timeout| self.longest_gap >= timeout / 2)
+    }
+
+    /// The requests in flight have no reply.
+    fn vanish(&mut self) {
+        self.tally.vanished = self.in_flight.len() as u64;
+        self.in_flight.drain(..).for_each(|request| self.judge.failed(&request));
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
+        self.note_activity();
+        self.stream.write_all(bytes).map_err(|error| {
+            self.is_closed = true;
+            format!("{error} while sending")
+        })
+    }
+
+    fn note_activity(&mut self) {
+        let now = self.clock.now();
+        self.longest_gap = self.longest_gap.max(now.after(self.active));
+        self.active = now;
     }
 
     /// After all faults have ended: reads all keys, and writes its own once more. All requests must succeed now, and
@@ -153,7 +204,7 @@ impl SimulatedClient {
             let ask = ask(self.judge.next_number());
             let mut bytes = Vec::new();
             self.ask(ask, &mut bytes);
-            self.stream.write_all(&bytes).map_err(|error| format!("{error} while sending"))?;
+            self.send(&bytes)?;
             self.read_until(0)?;
             if self.tally.failed == failed {
                 return Ok(());
@@ -166,24 +217,28 @@ impl SimulatedClient {
     fn disconnect(&mut self) -> Result<(), String> {
         match self.plan.disconnect {
             Disconnect::Vanished => {
-                self.tally.vanished = self.in_flight.len() as u64;
-                self.in_flight.drain(..).for_each(|request| self.judge.failed(&request));
+                self.vanish();
                 return Ok(());
             }
             Disconnect::HalfClosed => self.stream.shutdown(Shutdown::Write).map_err(|error| format!("{error}"))?,
             Disconnect::Quit => {
-                self.stream.write_all(b"quit\r\nget never\r\n").map_err(|error| format!("{error}"))?;
+                self.send(b"quit\r\nget never\r\n")?;
                 self.tally.sent += 1;
             }
-            Disconnect::Closed => {}
+            Disconnect::Unfinished => self.send(b"set never 0 0 100\r\nhalf a value")?,
+            Disconnect::Closed | Disconnect::Idle => {}
         }
         self.read_until(0)?;
         if self.plan.disconnect != Disconnect::Closed {
             let mut rest = self.got.clone();
             let mut buffer = vec![0; 1 << 12];
             // The proxy may have closed with unread input.
-            while let Ok(count @ 1..) = read_some(&mut self.stream, &mut buffer) {
-                rest.extend_from_slice(&buffer[..count]);
+            loop {
+                match read_some(&mut self.stream, &mut buffer) {
+                    Ok(count @ 1..) => rest.extend_from_slice(&buffer[..count]),
+                    Err(error) if is_worth_waiting(&error) => return Err("the connection stays open".into()),
+                    _ => break,
+                }
             }
             if !rest.is_empty() {
                 return Err(format!("{:?} after the last reply", String::from_utf8_lossy(&rest)));
@@ -210,7 +265,7 @@ impl SimulatedClient {
         let dribbles = self.random.one_in(8) && bytes.len() < 4000;
         let largest = if dribbles { 1 + self.random.below(40) } else { bytes.len() };
         for piece in bytes.chunks(largest) {
-            self.stream.write_all(piece).map_err(|error| format!("{error} while sending"))?;
+            self.send(piece)?;
             if dribbles && self.random.one_in(4) {
                 std::thread::sleep(Duration::from_micros(self.random.next() % 300));
             }
@@ -229,10 +284,14 @@ impl SimulatedClient {
             let waiting =
                 || format!("{} replies missing, first that to {:?}", self.in_flight.len(), self.in_flight[0].ask);
             match read_some(&mut self.stream, &mut buffer) {
-                Ok(0) => return Err(format!("closed with {}", waiting())),
-                Ok(count) => self.got.extend_from_slice(&buffer[..count]),
-                Err(error) => return Err(format!("{error} with {}", waiting())),
+                Ok(count @ 1..) => self.got.extend_from_slice(&buffer[..count]),
+                outcome => {
+                    self.is_closed = !matches!(&outcome, Err(error) if is_worth_waiting(error));
+                    let what = outcome.map_or_else(|error| error.to_string(), |_| "closed".into());
+                    return Err(format!("{what} with {}", waiting()));
+                }
             }
+            self.note_activity();
         }
     }
 

@@ -119,6 +119,11 @@ pub(crate) fn drawn_events(scenarios: &[Scenario]) -> BTreeSet<&'static str> {
         let found = [
             ("a client leaves with quit", clients().any(|plan| plan.disconnect == Disconnect::Quit)),
             ("a client half-closes", clients().any(|plan| plan.disconnect == Disconnect::HalfClosed)),
+            ("a client is idle until it is closed", clients().any(|plan| plan.disconnect == Disconnect::Idle)),
+            (
+                "a client stops within a request until it is closed",
+                clients().any(|plan| plan.disconnect == Disconnect::Unfinished),
+            ),
             ("a client vanishes", clients().any(|plan| plan.disconnect == Disconnect::Vanished)),
             ("a client stops reading for a while", clients().any(|plan| plan.pause.is_some())),
             ("large values", clients().any(|plan| plan.has_large)),

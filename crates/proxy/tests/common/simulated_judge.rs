@@ -111,7 +111,18 @@ impl Judge {
 
     /// Checks a reply of one line that is not a failure.
     fn check_line(&mut self, request: &SentRequest, reply: &Reply<'_>) -> Result<(), String> {
-        let is_right = match (&request.ask, reply) {
+        let is_right = self.fits_command(request, reply)
+            || self.fits_count(&request.ask, reply)
+            || self.fits_meta(request, reply)?
+            || self.fits_local(request, reply);
+        is_right
+            .then_some(())
+            .ok_or_else(|| format!("the reply does not match the request; known: {:?}", self.known(&request.ask)))
+    }
+
+    /// Whether this is a right reply to a text command that changes a value of one key.
+    fn fits_command(&mut self, request: &SentRequest, reply: &Reply<'_>) -> bool {
+        match (&request.ask, reply) {
             (Ask::Set { key, version, .. } | Ask::Add { key, version }, Reply::Stored) => {
                 let may_store = matches!(request.ask, Ask::Set { .. }) || self.may_miss(key);
                 self.wrote(key, request, Some(*version), true);
@@ -147,6 +158,13 @@ impl Judge {
                 may_touch
             }
             (Ask::Touch { key }, Reply::NotFound) => self.may_miss(key),
+            _ => false,
+        }
+    }
+
+    /// Whether this is a right reply to a command for the counter.
+    fn fits_count(&mut self, ask: &Ask, reply: &Reply<'_>) -> bool {
+        match (ask, reply) {
             (Ask::CountFrom, Reply::Stored) => {
                 self.is_counter_sure = !self.counter_promise().forgets;
                 true
@@ -159,6 +177,13 @@ impl Judge {
             (Ask::ReadCount, Reply::Number(number)) => (self.last_count..=self.counts).contains(number),
             (Ask::Count | Ask::ReadCount, Reply::NotFound)
             | (Ask::MetaCount, Reply::Meta { code: MetaCode::NotFound, .. }) => !self.is_counter_sure,
+            _ => false,
+        }
+    }
+
+    /// Whether this is a right reply to a meta command.
+    fn fits_meta(&mut self, request: &SentRequest, reply: &Reply<'_>) -> Result<bool, String> {
+        Ok(match (&request.ask, reply) {
             (Ask::MetaGet { key, opaque, is_quiet, .. }, Reply::Meta { code: MetaCode::Miss, flags }) => {
                 !is_quiet && *flags == returned_flags(*opaque, Some(key)) && self.may_miss(key)
             }
@@ -178,19 +203,23 @@ impl Judge {
                 flags.starts_with(key.as_bytes()) && self.may_be_there(key, request)
             }
             (Ask::MetaDebug { key }, Reply::Meta { code: MetaCode::Miss, .. }) => self.may_miss(key),
+            (Ask::Noop, Reply::Meta { code: MetaCode::Noop, .. }) => true,
+            _ => false,
+        })
+    }
+
+    /// Whether this is a right reply to a command for all keys, or to one that the proxy answers itself.
+    fn fits_local(&mut self, request: &SentRequest, reply: &Reply<'_>) -> bool {
+        match (&request.ask, reply) {
             (Ask::FlushAll, Reply::Ok) => {
                 let keys: Vec<String> = own_keys(self.client).chain([list_key(self.client)]).collect();
                 // Values that are fetched from a warm-up pool may be stored after it.
                 keys.iter().all(|key| self.wrote(key, request, None, !self.promises.of(key).has_source))
             }
-            (Ask::Noop, Reply::Meta { code: MetaCode::Noop, .. }) => true,
             (Ask::Version, Reply::Version(_)) | (Ask::Verbosity, Reply::Ok) | (Ask::Bogus, Reply::Error) => true,
             (Ask::LongKey, Reply::ClientError(_)) => true,
             _ => false,
-        };
-        is_right
-            .then_some(())
-            .ok_or_else(|| format!("the reply does not match the request; known: {:?}", self.known(&request.ask)))
+        }
     }
 
     /// Values in the order of their keys, then END or an error.

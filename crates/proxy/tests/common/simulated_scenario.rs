@@ -39,6 +39,8 @@ pub(crate) struct Shape {
     pub(crate) has_large: bool,
     pub(crate) value_max: u64,
     pub(crate) may_flush: bool,
+    /// After this time the proxy closes clients on which nothing happens. Then two clients hang.
+    pub(crate) client_timeout: Option<Duration>,
     pub(crate) shadow_share: f64,
     pub(crate) shadow_reads: bool,
     /// Prefixes and their pools.
@@ -70,6 +72,8 @@ pub(crate) struct PoolPlan {
 
 /// The largest value that a proxy of the simulation accepts, if it does not have the default.
 const VALUE_MAX: u64 = 450_000;
+/// So long that a client is not closed because the machine is busy, apart from rare cases that the client notices.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(4);
 const USUAL_VALUE_MAX: u64 = 8 << 20;
 
 impl Shape {
@@ -88,6 +92,7 @@ impl Shape {
             has_large: random.one_in(5),
             value_max: random.choose(&[USUAL_VALUE_MAX, USUAL_VALUE_MAX, USUAL_VALUE_MAX, VALUE_MAX]),
             may_flush: random.one_in(6),
+            client_timeout: (random.one_in(5)).then_some(CLIENT_TIMEOUT),
             shadow_share: random.choose(&[0.5, 1.0]),
             shadow_reads: random.one_in(2),
             routes: routes.to_vec(),
@@ -217,12 +222,17 @@ impl Plan {
             number,
             requests: 20 + random.below(150),
             burst: random.choose(&[1, 5, 40]),
-            disconnect: random.choose(&[
+            disconnect: match random.choose(&[
                 Disconnect::Quit,
                 Disconnect::HalfClosed,
                 Disconnect::Closed,
                 Disconnect::Vanished,
-            ]),
+            ]) {
+                _ if shape.client_timeout.is_some() && number == 0 => Disconnect::Idle,
+                _ if shape.client_timeout.is_some() && number == 1 => Disconnect::Unfinished,
+                other => other,
+            },
+            client_timeout: shape.client_timeout,
             // A client that does not read for this time, again and again.
             pause: random.one_in(4).then(|| shape.timeout.mul_f64(random.choose(&[0.5, 3.0]))),
             has_large: shape.has_large,

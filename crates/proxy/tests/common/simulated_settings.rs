@@ -108,6 +108,9 @@ fn limits(shape: &Shape, random: &mut Random) -> ProxyFile {
         // It must be enough for one client.
         memory: Some(random.choose(&[1 << 30, 1 << 30, client_buffer.max(60_000)])),
         value_max: Some(shape.value_max),
+        client_idle_timeout: shape.client_timeout,
+        client_request_timeout: shape.client_timeout,
+        client_unread_timeout: shape.client_timeout,
         reply_max: Some(random.choose(&[64 << 20, if shape.has_large { 1 << 20 } else { 30_000 }])),
         hot_keys: Some(hot_keys),
         hot_keys_metrics: Some(hot_keys > 0 && random.one_in(2)),
