@@ -40,20 +40,27 @@ fn answer(mut stream: TcpStream) {
             Ok(0) | Err(_) => return,
             Ok(count) => filled += count,
         }
-        // One request is in flight at a time, so a line end at the end of the input completes it.
-        if !buffer[..filled].ends_with(b"\r\n") {
-            continue;
+        // One read may contain several requests: the proxy sends a client's request right behind its own `version`.
+        let mut start = 0;
+        while let Some((length, reply)) = first_request(&buffer[start..filled]) {
+            if stream.write_all(reply).is_err() {
+                return;
+            }
+            start += length;
         }
-        let reply: &[u8] = match &buffer[..filled] {
-            [b'g', ..] => REPLY_TO_GET,
-            [b's', ..] if buffer[..filled].iter().filter(|&&byte| byte == b'\n').count() < 2 => continue,
-            [b's', ..] => b"STORED\r\n",
-            _ => b"VERSION 1.6.0\r\n",
-        };
-        filled = 0;
-        if stream.write_all(reply).is_err() {
-            return;
-        }
+        buffer.copy_within(start..filled, 0);
+        filled -= start;
+    }
+}
+
+/// The length of the first complete request in these bytes, and the reply to it.
+fn first_request(bytes: &[u8]) -> Option<(usize, &'static [u8])> {
+    let line_end = |from: usize| bytes[from..].iter().position(|&byte| byte == b'\n').map(|at| from + at + 1);
+    let end = line_end(0)?;
+    match bytes[0] {
+        b'g' => Some((end, REPLY_TO_GET)),
+        b's' => Some((line_end(end)?, b"STORED\r\n")),
+        _ => Some((end, b"VERSION 1.6.0\r\n")),
     }
 }
 
@@ -70,10 +77,18 @@ fn exchange(client: &mut TcpStream, request: &[u8], reply: &[u8], times: usize) 
 /// Waits until the backend's connection is open.
 fn wait_until_up(client: &mut TcpStream) {
     let mut buffer = [0; 256];
-    for _ in 0..500 {
+    for _ in 0..2000 {
         client.write_all(b"get key\r\n").unwrap();
-        let count = client.read(&mut buffer).unwrap();
-        if buffer[..count].starts_with(b"VALUE") {
+        let mut filled = 0;
+        // A reply is a value with its `END`, or one line with an error.
+        while !(buffer[..filled].ends_with(REPLY_TO_GET)
+            || buffer[..filled].starts_with(b"SERVER_ERROR") && buffer[..filled].ends_with(b"\n"))
+        {
+            let count = client.read(&mut buffer[filled..]).unwrap();
+            assert!(count > 0, "{:?} is no reply", String::from_utf8_lossy(&buffer[..filled]));
+            filled += count;
+        }
+        if buffer.starts_with(b"VALUE") {
             return;
         }
         sleep(Duration::from_millis(10));

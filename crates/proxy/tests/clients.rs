@@ -5,10 +5,12 @@
 mod common;
 
 use clock::Clock;
-use common::{Proxy, servers};
+use common::{Proxy, servers, until};
 use proxy::Timeouts;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::time::Duration;
-use testkit::{Scripted, memory_bytes};
+use testkit::{GatedServer, Scripted, memory_bytes};
 
 #[test]
 fn a_client_that_never_reads_is_not_read_from_and_others_are_served() {
@@ -120,32 +122,24 @@ fn clients_beyond_the_limit_are_closed_at_once() {
     }
     proxy.client().expect_closed();
     drop(clients.pop());
-    let mut served = false;
-    for _ in 0..100 {
-        std::thread::sleep(Duration::from_millis(10));
-        let mut client = proxy.client();
-        client.send("version\r\n");
-        if client.line().starts_with("VERSION") {
-            served = true;
-            break;
-        }
-    }
-    assert!(served, "a freed connection slot is used again");
+    until("a freed connection slot is used again", || {
+        let (mut stream, mut reply) = (TcpStream::connect(proxy.address).unwrap(), [0; 7]);
+        // A refused client is closed, which resets the connection if it has sent something.
+        stream.write_all(b"version\r\n").is_ok() && stream.read_exact(&mut reply).is_ok() && reply == *b"VERSION"
+    });
 }
 
 #[test]
 fn requests_read_before_the_end_are_answered() {
-    let server = Scripted::start(|peer, _| {
-        while peer.line().is_some() {
-            std::thread::sleep(Duration::from_millis(100));
-            peer.send("END\r\n");
-        }
-    });
+    let server = GatedServer::start();
     let proxy = Proxy::at(&[server.address()], |_| ());
     let mut client = proxy.client();
     client.send("get a\r\nget b\r\n");
-    std::thread::sleep(Duration::from_millis(50));
+    server.received(2);
+    let address = proxy.address;
     let ended = std::thread::spawn(move || proxy.stop());
+    until("the proxy accepts no more", || TcpStream::connect(address).is_err());
+    ["get a", "get b"].iter().for_each(|request| server.answer(request, "END\r\n"));
     client.expect("END\r\nEND\r\n");
     client.expect_closed();
     let totals = ended.join().unwrap();

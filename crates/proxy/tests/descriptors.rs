@@ -4,9 +4,8 @@
 
 mod common;
 
-use common::Proxy;
+use common::{Proxy, until};
 use std::fs::File;
-use std::time::Duration;
 use testkit::Server;
 
 #[test]
@@ -23,7 +22,12 @@ fn without_descriptors_connected_clients_are_served_and_new_ones_wait() {
     let mut second = proxy.client();
     second.send("get k\r\n");
     first.ask("get k\r\n", "VALUE k 0 1\r\nx\r\nEND\r\n");
-    std::thread::sleep(Duration::from_millis(60));
+    // The statistics need no descriptor.
+    until("the proxy has paused accepting", || {
+        first.send("stats\r\n");
+        let lines = std::iter::from_fn(|| Some(first.line()).filter(|line| line != "END\r\n"));
+        lines.filter(|line| line.starts_with("STAT listen_disabled_num ") && !line.ends_with(" 0\r\n")).count() == 1
+    });
     first.ask("get k\r\n", "VALUE k 0 1\r\nx\r\nEND\r\n");
     drop(taken);
     second.expect("VALUE k 0 1\r\nx\r\nEND\r\n");

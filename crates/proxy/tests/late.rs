@@ -11,8 +11,8 @@ use std::time::Duration;
 use testkit::{Client, Peer, Scripted, Server, memcached_is_here};
 
 /// Long enough for a busy machine.
-const TIMEOUT: Duration = Duration::from_millis(800);
-const PIECE: Duration = Duration::from_millis(160);
+const TIMEOUT: Duration = Duration::from_secs(2);
+const PIECE: Duration = Duration::from_millis(400);
 const MEMCACHED_IS_MISSING: &str = "no memcached on the PATH: the scripted servers above stand for it";
 
 fn proxy(server: &Scripted, change: impl FnOnce(&mut Config)) -> Proxy {
@@ -208,7 +208,7 @@ fn a_server_that_stays_silent_is_given_up_after_some_timeouts() {
             // Without another request the silence counts as well.
             until("it is given up", || sum(&proxy, "waystage_backend_connections_lost_total", "timeout") == 1);
             let waited = Duration::from_nanos(clock.now().since(began));
-            assert!(waited >= failures * TIMEOUT && waited < (failures + 2) * TIMEOUT, "{failures} {waited:?}");
+            assert!(waited >= failures * TIMEOUT && waited < (failures + 3) * TIMEOUT, "{failures} {waited:?}");
         }
     }
 }
@@ -240,7 +240,7 @@ fn a_frozen_memcached_is_ejected_and_used_again() {
         clients[0].ask("get a\r\n", format!("SERVER_ERROR backend {} is down\r\n", server.address()));
         let ejected = Duration::from_nanos(clock.now().since(began));
         eprintln!("{discipline:?}: ejected {ejected:?} after it was frozen");
-        assert!(ejected < 2 * TIMEOUT, "{discipline:?} {ejected:?}");
+        assert!(ejected < 5 * TIMEOUT / 2, "{discipline:?} {ejected:?}");
         server.thaw();
         until("it is used again", || {
             clients[0].send("get a\r\n");

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::Proxy;
+use common::{Proxy, name_servers};
 use proxy::{Failover, PartFailure, Writes};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -78,6 +78,7 @@ fn a_multi_get_of_more_than_256_parts_is_answered() {
         let proxy = Proxy::at(&servers, |config| {
             (config.loops, config.part_failure) = (1, part_failure);
             (config.pools[0].replicas, config.pools[0].writes) = (2, Writes::First);
+            name_servers(config);
         });
         let mut client = proxy.client();
         for key in 0..200 {
@@ -104,6 +105,7 @@ fn a_multi_get_whose_parts_fail_over_to_more_than_256_others_is_answered() {
     let proxy = Proxy::at(&servers, |config| {
         config.loops = 1;
         (config.pools[0].replicas, config.pools[0].failover) = (4, Failover::OnError);
+        name_servers(config);
     });
     let mut client = proxy.client();
     // The proxy requests more keys at once when it has seen how large values are.

@@ -7,9 +7,8 @@ mod common;
 
 use common::meta_table::{META_TABLE, STALE_TABLE, long_meta_table};
 use common::{Proxy, disciplines, servers};
-use proxy::{Discipline, Timeouts};
+use proxy::Discipline;
 use std::net::SocketAddr;
-use std::time::Duration;
 use testkit::{Client, Scripted, Server, memcached_is_here};
 
 /// The table, with or without the steps on stale values.
@@ -231,7 +230,6 @@ fn every_unanswered_quiet_request_of_a_server_that_dies_gets_an_error() {
     });
     let proxy = Proxy::at(&[server.address()], |config| {
         config.loops = 1;
-        config.pools[0].timeouts = Timeouts::all(Duration::from_millis(300));
     });
     let mut client = proxy.client();
     client.send("mg a q\r\nmg b q\r\nmg c v q O4\r\nmg d q O5\r\nmg e q\r\nms f 2 q\r\nhi\r\nma g q\r\nmg h\r\nmn\r\n");

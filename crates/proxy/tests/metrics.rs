@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Proxy, disciplines, servers};
+use common::{Proxy, disciplines, servers, until};
 use proxy::{Discipline, PoolConfig, RouteConfig, Timeouts};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
@@ -221,18 +221,18 @@ fn backend_failures_are_counted_by_kind() {
         }
     });
     let proxy = Proxy::at(&[server.address()], |config| {
-        (config.loops, config.pools[0].timeouts) = (1, Timeouts::all(Duration::from_millis(300)));
+        (config.loops, config.pools[0].timeouts) = (1, Timeouts::all(Duration::from_secs(2)));
         (config.metrics, config.pools[0].failures) = (Some("127.0.0.1:0".into()), 1);
     });
     let mut client = proxy.client();
     let mut until_up = || {
-        let asked = (0..200).find(|_| {
+        let mut asked = 0.0;
+        until("the backend comes back", || {
+            asked += 1.0;
             client.send("get fine\r\n");
-            let is_up = client.line() == "END\r\n";
-            std::thread::sleep(Duration::from_millis(if is_up { 0 } else { 50 }));
-            is_up
+            client.line() == "END\r\n"
         });
-        asked.expect("the backend comes back") as f64
+        asked - 1.0
     };
     let mut down = until_up();
     for (key, reply) in

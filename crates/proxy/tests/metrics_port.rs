@@ -15,9 +15,9 @@ use std::time::Duration;
 use testkit::Server;
 
 /// How long a scrape, a reload or a stop may take, whatever the other clients do.
-const AT_ONCE: Duration = Duration::from_secs(5);
+const AT_ONCE: Duration = Duration::from_secs(20);
 /// The configured time limit.
-const LIMIT: Duration = Duration::from_millis(1500);
+const LIMIT: Duration = Duration::from_secs(5);
 /// The configured number of connections.
 const CONNECTIONS: usize = 16;
 

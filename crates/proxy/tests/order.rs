@@ -260,7 +260,7 @@ fn a_read_waits_for_late_replicas_of_earlier_writes_that_it_could_overtake() {
                 config.metrics = Some("127.0.0.1:0".into());
                 let pool = &mut config.pools[0];
                 (pool.replicas, pool.writes, pool.reads) = (2, Writes::First, Reads::Any);
-                pool.timeouts = Timeouts::all(Duration::from_secs(5));
+                pool.timeouts = Timeouts::all(Duration::from_secs(60));
             });
             let (mut client, mut other) = (proxy.client(), proxy.client());
             client.send("set k 0 0 1\r\nx\r\n");
@@ -329,7 +329,7 @@ fn a_read_waits_for_several_late_writes_one_after_another() {
         (config.loops, config.discipline) = (1, Discipline::PerBackend { readers: 2, writers: 2 });
         let pool = &mut config.pools[0];
         (pool.replicas, pool.writes, pool.reads) = (2, Writes::First, Reads::Any);
-        pool.timeouts = Timeouts::all(Duration::from_secs(5));
+        pool.timeouts = Timeouts::all(Duration::from_secs(60));
     });
     let mut client = proxy.client();
     client.send("set first 0 0 1\r\nx\r\n");
@@ -355,7 +355,7 @@ fn a_read_that_waits_for_a_late_replica_goes_on_when_that_replica_fails() {
         (config.loops, config.discipline) = (1, Discipline::PerBackend { readers: 2, writers: 2 });
         let pool = &mut config.pools[0];
         (pool.replicas, pool.writes, pool.reads) = (2, Writes::First, Reads::Any);
-        pool.timeouts = Timeouts::all(Duration::from_millis(200));
+        pool.timeouts = Timeouts::all(Duration::from_secs(2));
     });
     let mut client = proxy.client();
     client.send("set k 0 0 1\r\nx\r\n");

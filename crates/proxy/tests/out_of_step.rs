@@ -7,6 +7,8 @@ mod common;
 
 use common::{Proxy, disciplines, until};
 use proxy::{Config, PoolConfig, Reads, Shadow, WarmUp};
+use std::sync::Mutex;
+use std::sync::mpsc::channel;
 use std::time::Duration;
 use testkit::{Client, Peer, Scripted};
 
@@ -55,10 +57,13 @@ fn until_answered(client: &mut Client, request: &str, reply: &str) {
 
 #[test]
 fn a_server_that_answers_twice_gives_nobody_a_value_under_another_key() {
-    let server = Scripted::start(|peer, _| {
+    let (received, on_twice) = channel();
+    let received = Mutex::new(received);
+    let server = Scripted::start(move |peer, _| {
         while let Some(line) = peer.line() {
             match line.trim_end() {
                 "get twice" => {
+                    received.lock().unwrap().send(()).unwrap();
                     // The other client's request is in flight when the second reply arrives.
                     let next = peer.line();
                     peer.send(format!("{TWICE}{TWICE}"));
@@ -75,7 +80,7 @@ fn a_server_that_answers_twice_gives_nobody_a_value_under_another_key() {
     let (mut first, mut second) = (proxy.client(), proxy.client());
     first.ask("get other\r\n", "END\r\n");
     first.send("get twice\r\n");
-    std::thread::sleep(Duration::from_millis(50));
+    on_twice.recv().unwrap();
     second.send("get mine\r\n");
     first.expect(TWICE);
     second.expect(lost(&server));

@@ -16,7 +16,7 @@ fn proxy(main: SocketAddr, other: SocketAddr, change: impl FnOnce(&mut Config)) 
         config.loops = 1;
         config.pools[0].name = "main".into();
         config.pools.push(PoolConfig::new("other", &[other.to_string()]));
-        config.pools.iter_mut().for_each(|pool| pool.timeouts = Timeouts::all(Duration::from_millis(500)));
+        config.pools.iter_mut().for_each(|pool| pool.timeouts = Timeouts::all(Duration::from_secs(2)));
         change(config);
     })
 }
@@ -184,7 +184,7 @@ fn a_shadow_receives_its_share_of_writes_and_delays_no_reply() {
     let other = GatedServer::start();
     let proxy = proxy(main[0].address(), other.address(), |config| {
         config.pools[0].shadow = Some(Shadow { to: "other".into(), share: 1.0, reads: false });
-        config.pools[1].timeouts = Timeouts::default();
+        config.pools[1].timeouts = Timeouts::all(Duration::from_secs(20));
     });
     let mut client = proxy.client();
     client.ask("set k 0 0 1\r\nx\r\nget k\r\ndelete k\r\n", "STORED\r\nVALUE k 0 1\r\nx\r\nEND\r\nDELETED\r\n");

@@ -91,7 +91,7 @@ fn a_reload_that_fails_leaves_nothing() {
         client.ask("get k\r\n", "VALUE k 0 1\r\n1\r\nEND\r\n");
         // A thread is listed for a moment after it has been joined.
         let mut now = used();
-        for _ in 0..100 {
+        for _ in 0..4000 {
             if now == before {
                 break;
             }

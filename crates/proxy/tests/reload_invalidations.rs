@@ -19,11 +19,14 @@ const KEYS: usize = 20;
 /// How often each of them is read afterwards.
 const READS: usize = 70;
 
+/// The timeout of a server that is frozen. The other one must answer within it, also on a busy machine.
+const TIMEOUT: Duration = Duration::from_millis(800);
+
 /// A pool with two replicas, which is written to while one of them is down.
 fn pool(name: &str, servers: &[String]) -> PoolConfig {
     let mut pool = PoolConfig::new(name, servers);
     (pool.replicas, pool.writes, pool.reads) = (servers.len(), Writes::First, Reads::Any);
-    pool.timeouts = Timeouts::all(Duration::from_millis(100));
+    pool.timeouts = Timeouts::all(TIMEOUT);
     pool
 }
 
@@ -80,7 +83,7 @@ fn stale_reads(servers: &mut [Server], prefixes: &[&str], before: Config, after:
     servers[1].freeze();
     // A frozen server applies later what it has received. After a timeout it is sent nothing.
     client.ask("set other 0 0 1\r\n1\r\n", "STORED\r\n");
-    std::thread::sleep(Duration::from_millis(300));
+    std::thread::sleep(3 * TIMEOUT);
     set(&mut client, "new");
     end(replace(&mut running, after));
     // Requests that wait for the connection must not overtake the deletions.

@@ -13,7 +13,10 @@ use std::time::Duration;
 use testkit::{Client, GatedServer, Server, memcached_is_here};
 
 /// A timeout that is long enough for a busy machine, and short enough for a test.
-const TIMEOUT: Duration = Duration::from_millis(500);
+const TIMEOUT: Duration = Duration::from_millis(1500);
+
+/// The timeout of servers that must not time out.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A proxy with one loop, in front of servers that all store every value.
 fn proxy(addresses: &[SocketAddr], change: impl FnOnce(&mut PoolConfig)) -> Proxy {
@@ -48,7 +51,7 @@ fn a_write_is_acknowledged_when_its_quorum_has_applied_it() {
     for (writes, needed) in [(Writes::First, 1), (Writes::Majority, 2), (Writes::All, 3)] {
         let backends = gated(3);
         let addresses: Vec<_> = backends.iter().map(GatedServer::address).collect();
-        let proxy = proxy(&addresses, |pool| (pool.writes, pool.timeouts) = (writes, Timeouts::default()));
+        let proxy = proxy(&addresses, |pool| (pool.writes, pool.timeouts) = (writes, Timeouts::all(PATIENCE)));
         let mut client = proxy.client();
         client.send("set k 0 0 1\r\nx\r\n");
         backends.iter().for_each(|backend| drop(backend.received(1)));
@@ -98,7 +101,7 @@ fn reads_are_spread_over_the_replicas_or_go_to_the_least_outstanding() {
     let backends = gated(2);
     let addresses: Vec<_> = backends.iter().map(GatedServer::address).collect();
     let order = in_order(&backends, GatedServer::address, "k");
-    let any = proxy(&addresses, |pool| (pool.reads, pool.timeouts) = (Reads::Any, Timeouts::default()));
+    let any = proxy(&addresses, |pool| (pool.reads, pool.timeouts) = (Reads::Any, Timeouts::all(PATIENCE)));
     let mut clients: Vec<_> = (0..4).map(|_| any.client()).collect();
     warm(&any, &backends);
     clients.iter_mut().for_each(|client| client.send("get k\r\n"));
@@ -110,7 +113,8 @@ fn reads_are_spread_over_the_replicas_or_go_to_the_least_outstanding() {
     let backends = gated(2);
     let addresses: Vec<_> = backends.iter().map(GatedServer::address).collect();
     let order = in_order(&backends, GatedServer::address, "k");
-    let least = proxy(&addresses, |pool| (pool.reads, pool.timeouts) = (Reads::LeastOutstanding, Timeouts::default()));
+    let least =
+        proxy(&addresses, |pool| (pool.reads, pool.timeouts) = (Reads::LeastOutstanding, Timeouts::all(PATIENCE)));
     warm(&least, &backends);
     let mut clients: Vec<_> = (0..6).map(|_| least.client()).collect();
     // Three gets from the primary: `gets` may read no other replica.
@@ -234,7 +238,7 @@ fn a_slow_read_is_hedged_and_the_first_answer_counts() {
     let order = in_order(&backends, GatedServer::address, "k");
     let proxy = proxy(&addresses, |pool| {
         pool.hedge = Some(Hedge { delay: Duration::from_millis(20), budget: 1.0 });
-        pool.timeouts = Timeouts::default();
+        pool.timeouts = Timeouts::all(PATIENCE);
     });
     warm(&proxy, &backends);
     let mut client = proxy.client();

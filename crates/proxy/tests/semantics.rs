@@ -127,7 +127,8 @@ fn a_reply_that_stops_in_the_middle_times_out() {
             });
             let proxy = Proxy::at(&[server.address()], |config| {
                 (config.loops, config.discipline) = (1, discipline);
-                config.pools[0].timeouts = proxy::Timeouts::all(Duration::from_millis(100));
+                let patient = proxy::Timeouts::all(Duration::from_secs(20));
+                config.pools[0].timeouts = proxy::Timeouts { read: Duration::from_millis(400), ..patient };
             });
             let mut client = proxy.client();
             client.send("get a\r\n");

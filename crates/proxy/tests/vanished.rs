@@ -9,7 +9,7 @@ use proxy::Config;
 use std::time::Duration;
 use testkit::Client;
 
-const TIMEOUT: Duration = Duration::from_millis(400);
+const TIMEOUT: Duration = Duration::from_millis(1500);
 
 fn proxy(change: impl FnOnce(&mut Config)) -> Proxy {
     Proxy::before(servers(1), |config| {

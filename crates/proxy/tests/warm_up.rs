@@ -17,7 +17,7 @@ fn proxy(addresses: &[SocketAddr], change: impl FnOnce(&mut Config)) -> Proxy {
         config.pools[0].replicas = main.len();
         config.pools[0].warm_up = Some(WarmUp { from: "source".into(), expiry: Duration::from_secs(100) });
         config.pools.push(PoolConfig::new("source", &[source.to_string()]));
-        config.pools.iter_mut().for_each(|pool| pool.timeouts = Timeouts::all(Duration::from_millis(500)));
+        config.pools.iter_mut().for_each(|pool| pool.timeouts = Timeouts::all(Duration::from_secs(2)));
         change(config);
     })
 }

@@ -4,8 +4,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// The timeout of a reply; nothing on one machine takes longer.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The timeout of a reply; nothing takes longer, even on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One connection.
 #[derive(Debug)]
@@ -118,6 +118,7 @@ impl Client {
         while taken < limit_bytes {
             match self.stream.write(&piece[taken % piece.len()..]) {
                 Ok(count) if count > 0 => taken += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 _ => break,
             }
         }
@@ -129,8 +130,12 @@ impl Client {
         self.stream.set_read_timeout(Some(quiet)).unwrap();
         let mut buffer = vec![0; 1 << 16];
         let mut total = 0;
-        while let Ok(count @ 1..) = self.stream.read(&mut buffer) {
-            total += count;
+        loop {
+            match self.stream.read(&mut buffer) {
+                Ok(count @ 1..) => total += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                _ => break,
+            }
         }
         self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
         total

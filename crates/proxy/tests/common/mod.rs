@@ -4,11 +4,14 @@
 pub(crate) mod meta_table;
 
 use clock::Clock;
-use proxy::{Config, Discipline, MultiGet, Running, start};
+use proxy::{Config, Discipline, MultiGet, Running, Timeouts, start};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 use testkit::{Client, Server};
+
+/// The timeouts of backends in tests that are not about timeouts. No reply takes as long, even on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A proxy that is stopped, and checked for lost jobs, at the end of the test.
 pub(crate) struct Proxy {
@@ -29,11 +32,14 @@ impl Proxy {
         proxy
     }
 
-    /// A proxy in front of the test's servers.
+    /// A proxy in front of the test's servers. Pools whose timeouts the test does not set have patient ones.
     pub(crate) fn at(addresses: &[SocketAddr], change: impl FnOnce(&mut Config)) -> Proxy {
         let names: Vec<String> = addresses.iter().map(ToString::to_string).collect();
         let mut config = Config::new("127.0.0.1:0", &names);
         change(&mut config);
+        for pool in config.pools.iter_mut().filter(|pool| pool.timeouts == Timeouts::default()) {
+            pool.timeouts = Timeouts::all(PATIENCE);
+        }
         Proxy::of(start(config, Clock::monotonic()).expect("the proxy starts"))
     }
 
@@ -125,9 +131,17 @@ pub(crate) fn servers(count: usize) -> Vec<Server> {
 #[allow(dead_code, reason = "not every file of this folder waits")]
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let clock = Clock::monotonic();
-    let end = clock.now() + Duration::from_secs(20);
+    let end = clock.now() + Duration::from_secs(60);
     while !is_so() {
         assert!(clock.now() < end, "not in time: {what}");
         std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Gives the servers of the first pool names, so that keys are distributed alike in every run: their ports differ.
+#[allow(dead_code, reason = "not every file of this folder depends on the distribution of keys")]
+pub(crate) fn name_servers(config: &mut Config) {
+    for (index, server) in config.pools[0].servers.iter_mut().enumerate() {
+        server.name = Some(format!("server{index}"));
     }
 }

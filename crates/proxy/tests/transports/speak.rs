@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// A timeout that nothing on one machine exceeds.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Sends a request and reads exactly as many bytes as are expected.
 pub(crate) fn ask(stream: &mut (impl Read + Write), request: impl AsRef<[u8]>, expected: impl AsRef<[u8]>) {

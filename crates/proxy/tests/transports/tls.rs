@@ -212,7 +212,7 @@ fn connections_that_do_not_start_a_tls_handshake_are_closed() {
         config.loops = 1;
         config.metrics = Some("127.0.0.1:0".into());
         config.transport.tls.identity = Some(authority.sign("127.0.0.1"));
-        config.transport.tls.handshake_timeout = Duration::from_millis(300);
+        config.transport.tls.handshake_timeout = Duration::from_secs(3);
     }));
     let plain_address =
         running.running.as_ref().unwrap().listening[1].host_port().and_then(net::HostPort::number).unwrap();
