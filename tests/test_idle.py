@@ -24,7 +24,7 @@ VALUE_BYTES = 2000
 CLIENT_BUFFER_BYTES = 1 << 20
 # Upper limits of memory, without the kernel's own buffers.
 MEMORY_MAX = 16 * CLIENT_BUFFER_BYTES
-# Measured: under 1.5 kB, plus the memory that the allocator keeps of the active connections.
+# Measured: under 0.4 kB with 10 000 connections, plus the memory that the allocator keeps of the active connections.
 IDLE_BYTES_MAX = 4000
 # Long, so that no backend times out on a busy machine.
 PATIENT = ["--backend-timeout", "60s"]

@@ -9,7 +9,7 @@ const SPARE_MAX: usize = 64;
 /// The pool of read buffers of one event loop.
 #[derive(Debug, Default)]
 pub struct Buffers {
-    spare: Vec<Vec<u8>>,
+    spare: Vec<Box<[u8]>>,
 }
 
 /// The result of reading until the budget is used up or the socket is empty.
@@ -27,19 +27,19 @@ pub enum Filled {
 #[derive(Debug, Default)]
 pub struct Inbox {
     /// Initialised over its whole length; the valid bytes are between `start` and `end`.
-    bytes: Vec<u8>,
+    bytes: Box<[u8]>,
     start: usize,
     end: usize,
 }
 
 impl Buffers {
     /// A buffer of [`BUFFER_BYTES`] bytes with arbitrary content.
-    pub fn take(&mut self) -> Vec<u8> {
-        self.spare.pop().unwrap_or_else(|| vec![0; BUFFER_BYTES])
+    pub fn take(&mut self) -> Box<[u8]> {
+        self.spare.pop().unwrap_or_else(|| vec![0; BUFFER_BYTES].into())
     }
 
     /// Returns a buffer to the pool. A buffer that has grown is freed, so that one large value does not keep its memory.
-    pub fn give(&mut self, buffer: Vec<u8>) {
+    pub fn give(&mut self, buffer: Box<[u8]>) {
         if buffer.len() == BUFFER_BYTES && self.spare.len() < SPARE_MAX {
             self.spare.push(buffer);
         }
@@ -59,7 +59,7 @@ impl Inbox {
 
     /// Discards the first `count` bytes.
     pub fn consume(&mut self, count: usize) {
-        assert!(count <= self.end - self.start, "only bytes that are there can be consumed");
+        assert!(count <= self.filled().len(), "only bytes that are there can be consumed");
         self.start += count;
         if self.start == self.end {
             self.start = 0;
@@ -78,7 +78,9 @@ impl Inbox {
                 self.end -= self.start;
                 self.start = 0;
             } else {
-                self.bytes.resize(self.bytes.len() * 2, 0);
+                let mut bytes = std::mem::take(&mut self.bytes).into_vec();
+                bytes.resize(bytes.len() * 2, 0);
+                self.bytes = bytes.into();
             }
         }
         &mut self.bytes[self.end..]
@@ -86,8 +88,8 @@ impl Inbox {
 
     /// Marks `count` bytes of the free space as received.
     pub(crate) fn advance(&mut self, count: usize) {
+        assert!(count <= self.bytes.len() - self.end);
         self.end += count;
-        assert!(self.end <= self.bytes.len());
     }
 
     /// Returns the buffer to the pool if it is empty.

@@ -5,37 +5,63 @@ use std::io::{self, IoSlice, Write};
 
 /// A coalesced piece is closed when it has reached this size.
 const PIECE_BYTES: usize = 64 * 1024;
+/// A larger buffer of an idle connection is freed.
+const RELEASED_BYTES: usize = 4096;
 /// Maximum pieces in one vectored write.
 const PIECES_PER_WRITE: usize = 32;
 
-/// The write side of a connection.
+/// The write side of a connection. One that is idle, or has been, keeps at most a small buffer.
 #[derive(Debug, Default)]
 pub struct Outbox {
-    pieces: VecDeque<Vec<u8>>,
-    /// Bytes of the first piece that have been written.
-    first_written: usize,
+    /// The first bytes that are not written. Empty, but perhaps with room, if all are written.
+    first: Vec<u8>,
+    more: Option<Box<More>>,
     queued_total: u64,
     written_total: u64,
+}
+
+/// What is needed only if not everything is written with one call.
+#[derive(Debug, Default)]
+struct More {
+    /// Bytes of the first piece that have been written.
+    first_written: usize,
+    /// The pieces after the first one.
+    pieces: VecDeque<Vec<u8>>,
     spare: Vec<u8>,
 }
 
 impl Outbox {
     /// Lets `write` append to the unwritten bytes.
     pub fn append(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
-        if self.pieces.back().is_none_or(|piece| piece.len() >= PIECE_BYTES) {
-            self.pieces.push_back(std::mem::take(&mut self.spare));
+        let piece = self.last_piece();
+        let before = piece.len();
+        write(piece);
+        let count = piece.len() - before;
+        self.queued_total += count as u64;
+    }
+
+    /// The piece to append to.
+    fn last_piece(&mut self) -> &mut Vec<u8> {
+        let has_more = self.more.as_ref().is_some_and(|more| !more.pieces.is_empty());
+        if !has_more && self.first.len() < PIECE_BYTES {
+            return &mut self.first;
         }
-        if let Some(piece) = self.pieces.back_mut() {
-            let before = piece.len();
-            write(piece);
-            self.queued_total += (piece.len() - before) as u64;
+        let More { pieces, spare, .. } = &mut **self.more.get_or_insert_default();
+        if pieces.back().is_none_or(|piece| piece.len() >= PIECE_BYTES) {
+            pieces.push_back(std::mem::take(spare));
         }
+        pieces.back_mut().unwrap_or(&mut self.first)
     }
 
     /// Appends a large piece without copying it.
     pub fn append_owned(&mut self, piece: Vec<u8>) {
+        let is_empty = self.is_empty();
         self.queued_total += piece.len() as u64;
-        self.pieces.push_back(piece);
+        if is_empty {
+            self.first = piece;
+        } else {
+            self.more.get_or_insert_default().pieces.push_back(piece);
+        }
     }
 
     /// Bytes ever appended, which is the offset of the next appended byte.
@@ -61,12 +87,21 @@ impl Outbox {
         assert!(offset >= self.written_total, "these bytes have been written");
         let mut skipped = (offset - self.written_total) as usize;
         let mut bytes = Vec::new();
-        for (index, piece) in self.pieces.iter().enumerate() {
-            let unwritten = if index == 0 { &piece[self.first_written..] } else { piece };
+        for unwritten in self.unwritten() {
             bytes.extend_from_slice(&unwritten[skipped.min(unwritten.len())..]);
             skipped = skipped.saturating_sub(unwritten.len());
         }
         bytes
+    }
+
+    /// The unwritten bytes of each piece.
+    fn unwritten(&self) -> impl Iterator<Item = &[u8]> {
+        let more = self.more.iter().flat_map(|more| more.pieces.iter().map(Vec::as_slice));
+        std::iter::once(self.first_unwritten()).chain(more)
+    }
+
+    fn first_unwritten(&self) -> &[u8] {
+        &self.first[self.more.as_ref().map_or(0, |more| more.first_written)..]
     }
 
     /// Whether everything has been written.
@@ -90,14 +125,14 @@ impl Outbox {
 
     /// Writes once. A single piece, the usual case, needs no vectored write.
     pub(crate) fn write_once(&self, stream: &mut impl Write) -> io::Result<usize> {
-        if self.pieces.len() == 1 {
-            return stream.write(&self.pieces[0][self.first_written..]);
+        if self.more.as_ref().is_none_or(|more| more.pieces.is_empty()) {
+            return stream.write(self.first_unwritten());
         }
         let mut slices = [IoSlice::new(&[]); PIECES_PER_WRITE];
         let mut used = 0;
-        for (index, piece) in self.pieces.iter().take(PIECES_PER_WRITE).enumerate() {
-            slices[index] = IoSlice::new(if index == 0 { &piece[self.first_written..] } else { piece });
-            used = index + 1;
+        for (slice, unwritten) in slices.iter_mut().zip(self.unwritten()) {
+            *slice = IoSlice::new(unwritten);
+            used += 1;
         }
         stream.write_vectored(&slices[..used])
     }
@@ -105,29 +140,42 @@ impl Outbox {
     /// Discards `count` bytes that have been written.
     pub(crate) fn written(&mut self, mut count: usize) {
         self.written_total += count as u64;
-        while let Some(piece) = self.pieces.front() {
-            let left = piece.len() - self.first_written;
+        if self.more.is_none() && count == self.first.len() {
+            return keep(&mut self.first);
+        }
+        let More { first_written, pieces, spare } = &mut **self.more.get_or_insert_default();
+        loop {
+            let left = self.first.len() - *first_written;
             if count < left {
-                self.first_written += count;
+                *first_written += count;
                 return;
             }
             count -= left;
-            self.first_written = 0;
-            if let Some(mut piece) = self.pieces.pop_front()
-                && piece.capacity() <= 2 * PIECE_BYTES
-            {
-                piece.clear();
-                self.spare = piece;
-            }
+            *first_written = 0;
+            let Some(next) = pieces.pop_front() else { return keep(&mut self.first) };
+            let mut written = std::mem::replace(&mut self.first, next);
+            keep(&mut written);
+            *spare = written;
         }
     }
 
-    /// Frees the spare piece of an idle connection.
+    /// Frees the large buffers of an idle connection.
     pub fn release(&mut self) {
-        if self.is_empty() && self.spare.capacity() > 4096 {
-            self.spare = Vec::new();
+        if self.is_empty() {
+            self.more = None;
+            if self.first.capacity() > RELEASED_BYTES {
+                self.first = Vec::new();
+            }
         }
     }
+}
+
+/// Empties a piece, and frees it if it is large.
+fn keep(piece: &mut Vec<u8>) {
+    if piece.capacity() > 2 * PIECE_BYTES {
+        *piece = Vec::new();
+    }
+    piece.clear();
 }
 
 #[cfg(test)]

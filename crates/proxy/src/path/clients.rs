@@ -12,6 +12,8 @@ pub(crate) const ALWAYS_BYTES: usize = 16 * 1024;
 struct Client {
     /// The number of the connection, since slots are reused. `SessionRef::NONE` after the client has left.
     connection: u32,
+    /// Its next request is blocked, perhaps until there are no late writes.
+    is_blocked: bool,
     /// Jobs that were not released, whether their reply was sent or not.
     jobs: u32,
     /// Jobs whose reply was dropped, and must be read again.
@@ -20,8 +22,6 @@ struct Client {
     reply_bytes: usize,
     /// Answered writes that some replicas have not answered yet.
     late_writes: u32,
-    /// Its next request is blocked, perhaps until there are no late writes.
-    is_blocked: bool,
     /// Bytes of replies that the client has not read.
     output_bytes: usize,
     /// Bytes of buffers for requests that were not parsed yet, and of requests in flight.

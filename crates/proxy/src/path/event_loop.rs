@@ -51,7 +51,7 @@ pub(crate) struct EventLoop {
     /// Sessions whose replies are delivered and whose client has not closed yet: the deadline, slot and number of each.
     closing: VecDeque<(Nanos, usize, u32)>,
     /// Sessions in the order in which they are next checked for a timeout: the time, slot and number of each.
-    checks: VecDeque<(Nanos, usize, u32)>,
+    checks: VecDeque<(Nanos, u32, u32)>,
     /// The time between two checks of a session, if any timeout is on.
     check_interval: Option<Duration>,
     /// Sessions in a TLS handshake: the deadline, slot and number of each.
@@ -193,9 +193,9 @@ impl EventLoop {
                 return;
             }
             self.checks.pop_front();
-            let session = self.sessions.get(slot).filter(|session| session.number() == number);
+            let session = self.sessions.get(slot as usize).filter(|session| session.number() == number);
             match session.map(|session| session.is_overdue(&self.core)) {
-                Some(true) => self.remove(slot),
+                Some(true) => self.remove(slot as usize),
                 Some(false) => self.checks.push_back((self.core.turn + interval, slot, number)),
                 None => {}
             }
@@ -272,7 +272,7 @@ impl EventLoop {
             self.core.jobs.clients.open(session.reference());
             entry.insert(session);
             if let Some(interval) = self.check_interval {
-                self.checks.push_back((self.core.turn + interval, slot, number));
+                self.checks.push_back((self.core.turn + interval, slot as u32, number));
             }
             self.touched.push(slot);
             self.core.journal.counters.clients_accepted.add(1);

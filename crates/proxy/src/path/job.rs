@@ -246,6 +246,8 @@ pub(crate) struct Job {
     pub(crate) outcome: Outcome,
     pub(crate) join: Join,
     pub(crate) reply: Vec<u8>,
+    /// Where the reply ends in the client's output, once it is there.
+    pub(crate) reply_end: u64,
     /// Bytes of replies in its buffers, and how many of them `Jobs` has counted.
     pub(crate) held_bytes: usize,
     pub(crate) counted_bytes: usize,

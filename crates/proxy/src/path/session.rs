@@ -1,11 +1,15 @@
-//! Steps 2 and 9. A client's connection: reads bytes, parses requests, and writes the replies in the order of the requests.
+//! Step 2. A client's connection: reads bytes, parses requests and submits them. The other files of this folder have its other
+//! steps, among them step 9, which writes the replies.
 //!
 //! While a client does not read its replies, or has too many requests in flight, the proxy does not read from it.
 
 mod lines;
 mod open_line;
+mod queue;
+mod rare;
 mod read_again;
 mod refuse;
+mod replies;
 mod timeouts;
 
 use crate::path::addresses::Permit;
@@ -13,22 +17,19 @@ use crate::path::core::{Arrival, Core};
 use crate::path::job::{Job, JobId, SessionRef};
 use crate::path::leg_request::is_read;
 use crate::path::order::Access;
-use crate::path::session::open_line::{FIRST_KEY_BYTES, FIRST_KEYS_MAX, OpenLine, has_more_keys, may_change_values};
+use crate::path::session::open_line::{FIRST_KEY_BYTES, FIRST_KEYS_MAX, has_more_keys, may_change_values};
+use crate::path::session::queue::JobQueue;
+use crate::path::session::rare::Rare;
 use clock::Nanos;
 use net::{Buffers, Connection, Filled, is_tls_failure};
-use std::collections::VecDeque;
 use wire::{ParsedRequest, Request, RequestError, Verb, parse_request};
 
 /// The most bytes read from one client before other clients get their turn.
 const READ_BUDGET_BYTES: usize = 256 * 1024;
-/// A reply of at least this size is moved to the connection instead of copied.
-const MOVED_BYTES: usize = 16 * 1024;
 /// The most bytes that a client may still send after its last reply before the proxy resets the connection.
 const DROPPED_BYTES_MAX: usize = 4 << 20;
-/// A larger reply that is copied to the connection and not written at once is freed.
-const KEPT_REPLY_BYTES: usize = 512;
 
-/// One client.
+/// One client. There may be many thousands, most of them idle: what few clients need is in a box of its own.
 #[derive(Debug)]
 pub(crate) struct Session {
     connection: Connection,
@@ -36,22 +37,17 @@ pub(crate) struct Session {
     number: u32,
     port: u16,
     next_sequence: u32,
-    /// Jobs whose reply is not in the output buffer yet, in the order of the requests.
-    order: VecDeque<JobId>,
-    /// Jobs whose reply is in the output buffer but not yet written, each with the offset at which the reply ends.
-    unflushed: VecDeque<(JobId, u64)>,
-    /// The number of bytes of a refused value that are still to be received and dropped.
-    swallow: u64,
+    queue: JobQueue,
     /// When the last read returned.
     received: Nanos,
     /// When the client last read something, or had nothing to read.
     delivered: Nanos,
     /// Counts the client for its address.
-    _permit: Option<Permit>,
+    _permit: Option<Box<Permit>>,
     /// No more requests are accepted: after `quit`, an unparsable request or the end of the input.
     is_ending: bool,
     is_paused: bool,
-    /// The access of the requests in `order`, apart from those that the proxy answers itself.
+    /// The access of the requests that are not delivered, apart from those that the proxy answers itself.
     in_flight_access: Access,
     /// The access of a request that is blocked until all earlier requests are answered.
     blocked: Option<Access>,
@@ -60,20 +56,16 @@ pub(crate) struct Session {
     has_peer_closed: bool,
     /// All replies are delivered. Input is dropped until the client closes its side.
     is_closing: bool,
-    droppable_bytes: usize,
-    /// The number of keys that the requests in `order` read, and the bytes of these requests.
-    keys_in_order: usize,
+    /// The number of keys that the requests that are not delivered read, and the bytes of these requests.
+    keys_in_order: u32,
     request_bytes: usize,
     /// The expected size of a reply for each key, estimated from the last ones.
-    key_bytes: usize,
+    key_bytes: u32,
     /// The most keys of this client in flight.
-    keys_max: usize,
+    keys_max: u32,
     /// The sequence number of the last request that may have changed a value.
     last_write: Option<u32>,
-    /// A line of keys that is taken in parts.
-    line: Option<OpenLine>,
-    /// The sequence number of the line of which a part has failed: the replies to its other parts are not sent.
-    failed_line: Option<u32>,
+    rare: Rare,
 }
 
 /// What was taken of the input.
@@ -112,12 +104,10 @@ impl Session {
             number,
             port,
             next_sequence: 0,
-            order: VecDeque::new(),
-            unflushed: VecDeque::new(),
-            swallow: 0,
+            queue: JobQueue::default(),
             received: now,
             delivered: now,
-            _permit: permit,
+            _permit: permit.map(Box::new),
             is_ending: false,
             is_paused: false,
             in_flight_access: Access::Local,
@@ -125,14 +115,12 @@ impl Session {
             is_input_done: false,
             has_peer_closed: false,
             is_closing: false,
-            droppable_bytes: DROPPED_BYTES_MAX,
             keys_in_order: 0,
             request_bytes: 0,
             key_bytes: FIRST_KEY_BYTES,
             keys_max: FIRST_KEYS_MAX,
             last_write: None,
-            line: None,
-            failed_line: None,
+            rare: Rare::default(),
         }
     }
 
@@ -160,16 +148,16 @@ impl Session {
             return false;
         }
         let now = core.clock.now();
-        for (id, _) in self.unflushed.drain(..) {
+        for &id in self.queue.delivered() {
             core.journal.end(&mut core.jobs, id, now);
         }
+        self.queue.pop(self.queue.delivered_len());
         core.jobs.clients.jobs_of(self.reference()) == 0
     }
 
     fn is_quiet(&self) -> bool {
-        let is_delivered = self.order.is_empty();
         let is_open = !self.is_ending && !self.is_input_done && !self.is_closing && !self.connection.is_handshaking();
-        is_delivered && is_open && self.swallow == 0 && self.line.is_none()
+        self.queue.is_delivered() && is_open && !self.rare.is_in_request()
     }
 
     /// The connection, with the input that was not parsed yet.
@@ -186,7 +174,11 @@ impl Session {
     pub(crate) fn receive(&mut self, buffers: &mut Buffers, core: &mut Core) -> Result<Progress, Gone> {
         if self.is_closing {
             let dropped = self.connection.drop_input(buffers, READ_BUDGET_BYTES).ok_or(Gone)?;
-            self.droppable_bytes = self.droppable_bytes.checked_sub(dropped).ok_or(Gone)?;
+            let rare = self.rare.change();
+            rare.dropped_bytes += dropped;
+            if rare.dropped_bytes > DROPPED_BYTES_MAX {
+                return Err(Gone);
+            }
             return Ok(if self.connection.is_readable() { Progress::More } else { Progress::Nothing });
         }
         if self.is_ending || self.is_input_done {
@@ -196,7 +188,7 @@ impl Session {
             return Ok(Progress::Nothing);
         }
         // A handshake and the rest of a refused value need no room.
-        let needs_no_room = self.swallow > 0 || self.connection.is_handshaking();
+        let needs_no_room = self.rare.get().swallow > 0 || self.connection.is_handshaking();
         if !needs_no_room && !self.has_room(core) {
             self.pause(core);
             return Ok(Progress::Nothing);
@@ -208,7 +200,7 @@ impl Session {
         // Requests received before the connection broke are valid: their writes are applied although no reply can be delivered.
         self.take_requests(core);
         self.connection.inbox.release(buffers);
-        self.connection.outbox.release();
+        self.release();
         self.count_buffers(core);
         match filled {
             Ok(Filled::More) => Ok(Progress::More),
@@ -246,7 +238,7 @@ impl Session {
 
     /// Whether the client sends no more requests and all replies are delivered.
     pub(crate) fn is_finished(&self) -> bool {
-        self.is_ending && self.order.is_empty() && self.unflushed.is_empty() && self.connection.outbox.is_empty()
+        self.is_ending && self.queue.is_empty() && self.connection.outbox.is_empty()
     }
 
     /// Whether the client has closed its side of the connection.
@@ -264,7 +256,7 @@ impl Session {
     fn may_take(&self, kind: Access, core: &Core) -> bool {
         let overlap = core.settings.overlap;
         let is_after_late_writes = || !core.jobs.clients.has_late_writes(self.reference());
-        (self.order.is_empty() || overlap.allows(self.in_flight_access, kind))
+        (self.queue.is_delivered() || overlap.allows(self.in_flight_access, kind))
             && (!overlap.waits_for_late_writes(kind) || is_after_late_writes())
     }
 
@@ -272,19 +264,19 @@ impl Session {
     fn take_requests(&mut self, core: &mut Core) {
         // The inbox is moved out of the connection, so that requests can borrow its bytes while the session changes.
         let mut inbox = std::mem::take(&mut self.connection.inbox);
-        let mut used = self.swallow(inbox.filled().len());
+        let mut used = self.rare.swallow(inbox.filled().len());
         if self.blocked.take().is_some() {
             core.jobs.clients.set_blocked(self.reference(), false);
         }
-        while !self.is_ending && self.swallow == 0 && used < inbox.filled().len() && self.has_room(core) {
+        while !self.is_ending && self.rare.get().swallow == 0 && used < inbox.filled().len() && self.has_room(core) {
             let unread = &inbox.filled()[used..];
-            let taken = match self.line {
+            let taken = match self.rare.get().line {
                 Some(line) => self.take_part(line, unread, core),
                 None => self.take_request(unread, core),
             };
             let Taken::Bytes(consumed) = taken else { break };
             used += consumed;
-            used += self.swallow(inbox.filled().len() - used);
+            used += self.rare.swallow(inbox.filled().len() - used);
         }
         if self.is_ending {
             used = inbox.filled().len();
@@ -373,7 +365,7 @@ impl Session {
 
     /// Remembers what the next requests must not overtake, and what must not be read again after this one.
     fn note_access(&mut self, request: &Request<'_>, access: Access, sequence: u32) {
-        if self.order.is_empty() || access != Access::Local {
+        if self.queue.is_delivered() || access != Access::Local {
             self.in_flight_access = access;
         }
         if may_change_values(request, access) {
@@ -385,7 +377,7 @@ impl Session {
         let job = core.jobs.get(id);
         self.keys_in_order += keys_read(job);
         self.request_bytes += job.request_bytes as usize;
-        self.order.push_back(id);
+        self.queue.push(id);
     }
 
     /// Counts the bytes in the buffers of this session.
@@ -395,19 +387,20 @@ impl Session {
         core.jobs.clients.buffers_changed(self.reference(), output, input);
     }
 
+    /// Frees what an idle client does not need.
+    fn release(&mut self) {
+        self.connection.outbox.release();
+        if self.queue.is_empty() && !self.is_closing {
+            self.rare.release();
+        }
+    }
+
     /// Stops reading until replies have been written.
     fn pause(&mut self, core: &Core) {
         if !self.is_paused {
             core.journal.counters.clients_paused.add(1);
         }
         self.is_paused = true;
-    }
-
-    /// Drops the bytes of a refused value; returns how many of the `available` bytes belonged to it.
-    fn swallow(&mut self, available: usize) -> usize {
-        let count = self.swallow.min(available as u64);
-        self.swallow -= count;
-        count as usize
     }
 
     /// The next request of this client, with the next sequence number.
@@ -427,107 +420,25 @@ impl Session {
         let (is_bulk, is_part) = (false, false);
         Arrival { session, port, sequence, received, verb, is_quiet, is_bulk, is_part, request_bytes }
     }
-
-    /// Writes the replies that are complete, in the order of the requests. A job ends when the kernel has accepted its last byte.
-    pub(crate) fn reply(&mut self, core: &mut Core) -> Result<(), Gone> {
-        let was_empty = self.connection.outbox.is_empty();
-        self.deliver(core);
-        if self.unflushed.is_empty() && self.connection.outbox.is_empty() {
-            return Ok(());
-        }
-        let written = self.connection.outbox.written_total();
-        loop {
-            self.flush(core)?;
-            // What was written has made room for a reply that was dropped.
-            if !self.connection.outbox.is_empty() || !self.deliver(core) {
-                break;
-            }
-        }
-        if was_empty || self.connection.outbox.written_total() > written {
-            self.delivered = core.turn;
-            core.progressed = core.turn;
-        }
-        self.free_copied_replies(core);
-        self.count_buffers(core);
-        Ok(())
-    }
-
-    /// Moves the replies that are complete to the output. Returns whether there were any.
-    fn deliver(&mut self, core: &mut Core) -> bool {
-        let before = self.unflushed.len();
-        while let Some(&id) = self.order.front() {
-            let job = core.jobs.get(id);
-            if !job.is_done || job.dropped_value.is_some() && !self.read_again(id, core) {
-                break;
-            }
-            self.order.pop_front();
-            let job = core.jobs.get(id);
-            self.keys_in_order -= keys_read(job);
-            self.request_bytes -= job.request_bytes as usize;
-            if (job.is_part || self.failed_line == Some(job.sequence)) && !self.continue_line(id, core) {
-                core.jobs.get(id).is_quiet = true;
-            }
-            self.append_reply(id, core);
-            self.unflushed.push_back((id, self.connection.outbox.queued_total()));
-        }
-        self.unflushed.len() > before
-    }
-
-    fn append_reply(&mut self, id: JobId, core: &mut Core) {
-        let job = core.jobs.get(id);
-        if job.is_quiet {
-            return;
-        }
-        job.reply_bytes = job.reply.len() as u32;
-        core.journal.counters.replied_bytes.add(job.reply.len() as u64);
-        self.learn(job.reply.len(), job.keys.into());
-        if job.reply.len() >= MOVED_BYTES {
-            self.connection.outbox.append_owned(std::mem::take(&mut job.reply));
-        } else {
-            self.connection.outbox.append(|out| out.extend_from_slice(&job.reply));
-        }
-        core.jobs.reply_moved(id);
-    }
-
-    fn flush(&mut self, core: &mut Core) -> Result<(), Gone> {
-        self.connection.flush().map_err(|_| Gone)?;
-        let (written, now) = (self.connection.outbox.written_total(), core.clock.now());
-        while let Some(&(id, end)) = self.unflushed.front() {
-            if end > written {
-                break;
-            }
-            self.unflushed.pop_front();
-            core.journal.end(&mut core.jobs, id, now);
-        }
-        Ok(())
-    }
-
-    /// Frees replies that were copied to the output, if the client does not read it at once.
-    fn free_copied_replies(&mut self, core: &mut Core) {
-        for &(id, _) in self.unflushed.iter().rev() {
-            let job = core.jobs.get(id);
-            if job.reply.len() <= KEPT_REPLY_BYTES {
-                break;
-            }
-            job.reply = Vec::new();
-        }
-    }
-
-    /// Ends the finished jobs of a client that is gone. Jobs in flight end when they are answered.
-    pub(crate) fn abandon(&mut self, core: &mut Core) {
-        let now = core.clock.now();
-        for (id, _) in self.unflushed.drain(..) {
-            core.journal.end_undelivered(&mut core.jobs, id, now);
-        }
-        for id in self.order.drain(..) {
-            if core.jobs.get(id).is_done {
-                core.journal.end_undelivered(&mut core.jobs, id, now);
-            }
-        }
-    }
 }
 
 /// The number of keys whose values a job returns.
-fn keys_read(job: &Job) -> usize {
+fn keys_read(job: &Job) -> u32 {
     if is_read(job.verb) { job.keys.into() } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// There may be many thousands of idle clients.
+    #[test]
+    fn a_session_is_small() {
+        assert!(
+            size_of::<Session>() <= 240,
+            "{} bytes, {} of the connection",
+            size_of::<Session>(),
+            size_of::<Connection>()
+        );
+    }
 }

@@ -17,13 +17,13 @@ impl Session {
     pub(super) fn open_line(&mut self, unread: &[u8]) -> Option<Taken> {
         let line = parse_key_line(unread)?;
         let (verb, exptime, sequence) = (line.verb, line.exptime, self.take_sequence());
-        self.line = Some(OpenLine { verb, exptime, sequence, has_keys: false, rest: Rest::Taken });
+        self.rare.set_line(Some(OpenLine { verb, exptime, sequence, has_keys: false, rest: Rest::Taken }));
         Some(Taken::Bytes(line.start))
     }
 
     /// Takes the next part of the open line.
     pub(super) fn take_part(&mut self, mut line: OpenLine, unread: &[u8], core: &mut Core) -> Taken {
-        if line.rest == Rest::Taken && self.failed_line == Some(line.sequence) {
+        if line.rest == Rest::Taken && self.rare.get().failed_line == Some(line.sequence) {
             line.rest = Rest::Failed;
         }
         if line.rest != Rest::Taken {
@@ -47,13 +47,13 @@ impl Session {
                     self.submit_part(line.sequence, &request, access, (consumed, is_last), core);
                 }
                 line.has_keys = true;
-                self.line = (!is_last).then_some(line);
+                self.rare.set_line((!is_last).then_some(line));
                 Taken::Bytes(consumed)
             }
             KeyPart::BadKey { consumed, is_last } => {
                 self.refuse_part(line.sequence, RequestError::BadKey, consumed, core);
                 line.rest = Rest::Dropped(consumed);
-                self.line = (!is_last).then_some(line);
+                self.rare.set_line((!is_last).then_some(line));
                 Taken::Bytes(consumed)
             }
         }
@@ -76,8 +76,8 @@ impl Session {
             *bytes += consumed;
             self.is_ending |= *bytes > DROPPED_BYTES_MAX;
         }
-        self.line = end.is_none().then_some(line);
-        if self.line.is_none() && line.rest == Rest::Failed {
+        self.rare.set_line(end.is_none().then_some(line));
+        if end.is_some() && line.rest == Rest::Failed {
             let last = core.begin(self.arrival_of(line.sequence, line.verb, true, consumed));
             core.jobs.get(last).is_done = true;
             self.push(last, core);
@@ -107,13 +107,13 @@ impl Session {
     /// must not.
     pub(super) fn continue_line(&mut self, id: JobId, core: &mut Core) -> bool {
         let job = core.jobs.get(id);
-        if self.failed_line == Some(job.sequence) {
+        if self.rare.get().failed_line == Some(job.sequence) {
             return false;
         }
         if job.is_part {
             match without_end(&job.reply) {
                 Some(length) => job.reply.truncate(length),
-                None => self.failed_line = Some(job.sequence),
+                None => self.rare.change().failed_line = Some(job.sequence),
             }
         }
         true

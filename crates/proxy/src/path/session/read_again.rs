@@ -21,7 +21,12 @@ impl Session {
     /// The bytes that are held for this client, or expected.
     fn expected_bytes(&self, core: &Core) -> usize {
         let (held, _) = core.jobs.clients.replies_of(self.reference());
-        (self.keys_in_order * self.key_bytes).max(held) + self.connection.outbox.waiting_bytes() as usize
+        (self.keys_in_order as usize * self.key_bytes()).max(held) + self.connection.outbox.waiting_bytes() as usize
+    }
+
+    /// The expected size of a reply for each key.
+    fn key_bytes(&self) -> usize {
+        self.key_bytes as usize
     }
 
     /// Whether there is room for one more reply.
@@ -32,12 +37,12 @@ impl Session {
         // A client that sends no more is not moved: its last requests are answered here. Of one that moves, only the rest of a
         // line is taken, however slowly it reads.
         if settings.is_moving && !self.is_input_done {
-            return self.line.is_some() && self.keys_in_order < KEYS_MAX;
+            return self.rare.get().line.is_some() && (self.keys_in_order as usize) < KEYS_MAX;
         }
-        self.order.len() + self.unflushed.len() < settings.client_window
+        self.queue.len() < settings.client_window
             && dropped == 0
             && (self.connection.outbox.waiting_bytes() as usize) < client_bytes
-            && (self.order.is_empty()
+            && (self.queue.is_delivered()
                 || self.keys_in_order < self.keys_max
                     && self.request_bytes < client_bytes
                     && self.expected_bytes(core) < client_bytes)
@@ -53,33 +58,33 @@ impl Session {
             return KEYS_MAX;
         }
         let room = (core.settings.client_buffer_bytes as usize).saturating_sub(self.expected_bytes(core));
-        (room / self.key_bytes).clamp(1, KEYS_MAX)
+        (room / self.key_bytes()).clamp(1, KEYS_MAX)
     }
 
     /// The access of a request, whose reply may be expected to be large.
     pub(super) fn access_of(&self, request: &Request<'_>, core: &Core) -> Access {
         let keys = match request {
-            Request::Get { keys, .. } if self.key_bytes > 1024 => keys.count(),
+            Request::Get { keys, .. } if self.key_bytes() > 1024 => keys.count(),
             _ => 1,
         };
         let access = Access::of(request);
         let access = if core.settings.has_steps { access.with_steps(request) } else { access };
-        access.expecting(keys * self.key_bytes, core.settings.overlap)
+        access.expecting(keys * self.key_bytes(), core.settings.overlap)
     }
 
     /// Learns from the size of a reply. The expectation rises at once and falls slowly, because a large value is often followed
     /// by others.
     pub(super) fn learn(&mut self, reply_bytes: usize, keys: usize) {
         let bytes = reply_bytes / keys.max(1);
-        self.keys_max = KEYS_MAX;
-        self.key_bytes = bytes.max(self.key_bytes - self.key_bytes / 16).max(1);
+        self.keys_max = KEYS_MAX as u32;
+        self.key_bytes = u32::try_from(bytes).unwrap_or(u32::MAX).max(self.key_bytes - self.key_bytes / 16).max(1);
     }
 
     /// Reads again what was dropped of the oldest request, if there is room. Returns true if the request now has a reply, an
     /// error.
     pub(super) fn read_again(&mut self, id: JobId, core: &mut Core) -> bool {
         let job = core.jobs.get(id);
-        if self.failed_line == Some(job.sequence) {
+        if self.rare.get().failed_line == Some(job.sequence) {
             return fail(id, b"", core);
         }
         let value_bytes = job.dropped_value.unwrap_or_default();
@@ -102,7 +107,7 @@ impl Session {
         let room = (core.settings.client_buffer_bytes as usize).saturating_sub(used);
         // A client that moves takes all its replies with it, however slowly it reads. Only `memory` bounds them.
         let is_moving = core.settings.is_moving;
-        let keys = if is_moving { KEYS_MAX } else { room / self.key_bytes }.min(keys_max);
+        let keys = if is_moving { KEYS_MAX } else { room / self.key_bytes() }.min(keys_max);
         if keys == 0 && !is_moving && !self.connection.outbox.is_empty() {
             return false;
         }
@@ -114,7 +119,7 @@ impl Session {
             core.read_again(id, keys.clamp(1, KEYS_MAX), ReadAgain { may_exceed: keys == 0 || is_moving, is_bulk });
         if reader != id {
             // The keys of the two jobs are those of the one before.
-            self.order.push_front(reader);
+            self.queue.push_before(reader);
         }
         false
     }

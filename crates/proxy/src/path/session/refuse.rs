@@ -16,7 +16,9 @@ impl Session {
             return self.block(Access::Write, core);
         }
         self.refuse(error, line, core);
-        self.swallow = swallow;
+        if swallow > 0 {
+            self.rare.change().swallow = swallow;
+        }
         Taken::Bytes(line.len())
     }
 

@@ -36,11 +36,11 @@ impl Session {
         if !self.connection.outbox.is_empty() {
             return Some((Overdue::Unread, self.delivered));
         }
-        if !self.order.is_empty() || !self.unflushed.is_empty() {
+        if !self.queue.is_empty() {
             return None;
         }
         // A request that was blocked or has no room is taken as soon as the earlier ones are answered.
-        let is_within = self.swallow > 0 || self.line.is_some() || !self.connection.inbox.filled().is_empty();
+        let is_within = self.rare.is_in_request() || !self.connection.inbox.filled().is_empty();
         let overdue = if is_within { Overdue::Request } else { Overdue::Idle };
         Some((overdue, self.received.max(self.delivered)))
     }
