@@ -68,14 +68,6 @@ impl Stats {
     }
 
     fn general(&self, out: &mut Vec<u8>) {
-        let sum = |field: fn(&LoopCounters) -> &Counter| self.total(|counters| field(counters).get());
-        let of_pools = |field: fn(&PoolCounters) -> &Counter| self.total(|counters| counters.of_pools(field));
-        let of_backends = |field: fn(&BackendCounters) -> &Counter| {
-            self.total(|counters| counters.backends.iter().map(|backend| field(backend).get()).sum())
-        };
-        let ended =
-            |verbs: &[Verb]| self.total(|counters| verbs.iter().map(|&verb| counters.ended_by_verb(verb)).sum());
-        let failed = |outcome: Outcome| self.total(|counters| counters.ended_by_outcome(outcome));
         let usage = clock::process_cpu();
         stat(out, "pid", &std::process::id().to_string());
         stat(out, "uptime", &(self.clock.now().since(self.started) / 1_000_000_000).to_string());
@@ -84,6 +76,15 @@ impl Stats {
         stat(out, "pointer_size", "64");
         stat(out, "rusage_user", &format!("{:.6}", usage.user_s));
         stat(out, "rusage_system", &format!("{:.6}", usage.system_s));
+        self.commands(out);
+        self.policies(out);
+    }
+
+    /// The numbers that memcached has, too.
+    fn commands(&self, out: &mut Vec<u8>) {
+        let sum = |field: fn(&LoopCounters) -> &Counter| self.total(|counters| field(counters).get());
+        let ended =
+            |verbs: &[Verb]| self.total(|counters| verbs.iter().map(|&verb| counters.ended_by_verb(verb)).sum());
         let found = |verbs: &[Verb]| {
             let both = |field: fn(&LoopCounters) -> &[Counter; Verb::ALL.len()]| {
                 self.total(|counters| verbs.iter().map(|&verb| field(counters)[verb as usize].get()).sum())
@@ -126,6 +127,18 @@ impl Stats {
             ("total_items", 0),
             ("evictions", 0),
             ("reclaimed", 0),
+        ];
+        append(out, &lines);
+    }
+
+    /// The numbers that only a proxy has.
+    fn policies(&self, out: &mut Vec<u8>) {
+        let of_pools = |field: fn(&PoolCounters) -> &Counter| self.total(|counters| counters.of_pools(field));
+        let of_backends = |field: fn(&BackendCounters) -> &Counter| {
+            self.total(|counters| counters.backends.iter().map(|backend| field(backend).get()).sum())
+        };
+        let failed = |outcome: Outcome| self.total(|counters| counters.ended_by_outcome(outcome));
+        let lines = [
             ("waystage_requests", self.total(LoopCounters::requests_total)),
             ("waystage_backends", self.servers.len() as u64),
             ("waystage_replicas", self.replicas as u64),
@@ -147,9 +160,7 @@ impl Stats {
             ("waystage_lost", failed(Outcome::BackendLost)),
             ("waystage_overloaded", failed(Outcome::Overloaded)),
         ];
-        for (name, value) in lines {
-            stat(out, name, &value.to_string());
-        }
+        append(out, &lines);
     }
 
     fn backends(&self, out: &mut Vec<u8>) {
@@ -223,6 +234,12 @@ fn is_number(word: &[u8]) -> bool {
 
 fn load(count: &AtomicUsize) -> u64 {
     count.load(Ordering::Relaxed) as u64
+}
+
+fn append(out: &mut Vec<u8>, lines: &[(&str, u64)]) {
+    for (name, value) in lines {
+        stat(out, name, &value.to_string());
+    }
 }
 
 fn stat(out: &mut Vec<u8>, name: &str, value: &str) {

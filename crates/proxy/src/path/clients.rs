@@ -10,7 +10,7 @@ pub(crate) const ALWAYS_BYTES: usize = 16 * 1024;
 /// What one client has in the proxy.
 #[derive(Clone, Copy, Debug)]
 struct Client {
-    /// The number of the connection, since slots are reused. `SessionRef::NONE` after the client has left.
+    /// The number of the connection, since slots are reused. `SessionRef::NONE` after the client has disconnected.
     connection: u32,
     /// Its next request is blocked, perhaps until there are no late writes.
     is_blocked: bool,
@@ -48,7 +48,7 @@ pub(crate) struct Clients {
     client_bytes_max: usize,
     /// The most bytes held by all loops.
     memory_bytes_max: usize,
-    /// Bytes held by this loop, also in jobs whose client has left, and by the other loops a moment ago.
+    /// Bytes held by this loop, also in jobs whose client has disconnected, and by the other loops a moment ago.
     pub(crate) held_bytes: usize,
     pub(crate) held_by_others: usize,
     /// Clients move to another loop, so that the end of a client's last job must be noticed.
@@ -91,7 +91,7 @@ impl Clients {
         }
     }
 
-    /// Begins to count for a client that has connected. Jobs that a former client of this slot has left no longer count.
+    /// Begins to count for a client that has connected. Jobs of a former client of this slot no longer count.
     pub(crate) fn open(&mut self, session: SessionRef) {
         let slot = session.slot as usize;
         if slot >= self.slots.len() {
@@ -100,7 +100,7 @@ impl Clients {
         self.slots[slot] = Client::new(session.connection);
     }
 
-    /// The client has left.
+    /// The client has disconnected.
     pub(crate) fn close(&mut self, session: SessionRef) {
         self.buffers_changed(session, 0, 0);
         if let Some(client) = self.of(session) {

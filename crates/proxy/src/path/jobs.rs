@@ -168,7 +168,7 @@ impl Jobs {
             // A client that moves to another loop takes its replies with it.
             Room::ClientIsFull => !job.may_exceed && !self.clients.notes_idle && is_repeatable(job),
             Room::ProxyIsFull => may_be_dropped(job),
-            // It was requested by a client that has left, or by the proxy itself.
+            // It was requested by a client that has disconnected, or by the proxy itself.
             Room::NoClient => return job.session == SessionRef::NONE && !self.clients.is_full(bytes),
         };
         if must_drop {

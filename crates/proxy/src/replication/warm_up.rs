@@ -161,7 +161,7 @@ fn end_warm_up(job: &mut Job) {
     std::mem::swap(&mut job.kept, &mut job.deferred);
 }
 
-/// Whether a reply says that the key is missing.
+/// Whether a reply reports that the key is missing.
 fn is_missing(verb: Verb, hits: u16, reply: &[u8]) -> bool {
     match verb {
         Verb::Gets | Verb::Gat | Verb::Gats => hits == 0,

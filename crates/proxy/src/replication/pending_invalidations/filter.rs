@@ -1,4 +1,4 @@
-//! A counting filter: says without a lock that a key is not in a set, or that it may be. Source: L. Fan, P. Cao, J. Almeida and
+//! A counting filter: finds without a lock that a key is not in a set, or that it may be. Source: L. Fan, P. Cao, J. Almeida and
 //! A. Z. Broder, "Summary Cache", IEEE/ACM Transactions on Networking 8(3), 2000, here with one hash function.
 
 use std::sync::OnceLock;
