@@ -123,9 +123,14 @@ def _times(values_ns: Rows) -> Table:
         "std_ns": float(values_ns.std()) if some else None,
         "min_ns": int(values_ns.min()) if some else None,
         "max_ns": int(values_ns.max()) if some else None,
-        "percentiles": {f"{percent:g}": float(np.percentile(values_ns, percent)) for percent in shown},
+        "percentiles": {f"{percent:g}": _percentile(values_ns, percent) for percent in shown},
         "histogram": _histogram(values_ns),
     }
+
+
+def _percentile(values_ns: Rows, percent: float) -> float:
+    """Return the value of the nearest rank, as the load generator does (docs/load-summary.md)."""
+    return float(np.percentile(values_ns, percent, method="inverted_cdf"))
 
 
 def _histogram(values_ns: Rows) -> str:
@@ -153,7 +158,7 @@ def _seconds(values_ns: Rows, ends_ns: Rows, started_ns: int, window_ns: tuple[i
                 "errors": 0,
                 "sum_ns": int(mine.sum()),
                 "mean_ns": float(mine.mean()) if len(mine) else None,
-                "p99_ns": float(np.percentile(mine, 99)) if len(mine) >= 1000 else None,
+                "p99_ns": _percentile(mine, 99) if len(mine) >= 1000 else None,
                 "histograms": {"all": _histogram(mine)},
             }
         )

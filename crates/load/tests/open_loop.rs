@@ -104,7 +104,7 @@ fn sets_without_replies_keep_to_their_schedule() {
     // of the 2000 would be sent.
     assert_eq!((totals.intended, totals.unsent), (Some(2_000), Some(0)), "{totals:?}");
     let median_ns = summary.operations.set.response.percentiles["50"].unwrap();
-    assert!(median_ns < 25_000_000, "{median_ns}");
+    assert!(median_ns < 500_000_000, "{median_ns}");
 }
 
 #[test]
