@@ -12,6 +12,8 @@ from waylab.runfolder.numbers import Interval
 _PERCENTS = ("1", "5", "50", "95", "99")
 # With more lines than this the lower percentiles would only be in the way.
 _SERIES_FEW = 3
+# Distance of the marks of two lines at the same place.
+_DODGE_PIXELS = 5
 
 
 def throughput(content: Content) -> Figure | None:
@@ -206,13 +208,17 @@ def _lines(
         tooltip=_tooltip(content, (f"{field}:Q", form), (f"{low}:Q", form), (f"{high}:Q", form)),
     )
     y = alt.Y(f"{field}:Q", title=title, scale=alt.Scale(zero=True, domainMin=0))
-    layers = dashed_lines(base.encode(y=y), "series", names) if content.axes.numeric else []
-    bars = (
-        base.transform_filter(f"isValid(datum.{low})")
-        .mark_rule(clip=True)
-        .encode(y=alt.Y(f"{low}:Q", title=title), y2=f"{high}:Q")
-    )
-    points = base.mark_point(opacity=1).encode(
-        y=y, shape=alt.Shape("series:N", title=None, scale=style.shape(names), legend=legend(content))
-    )
-    return alt.layer(*layers, bars, points).add_params(chosen)
+    shape = alt.Shape("series:N", title=None, scale=style.shape(names), legend=legend(content))
+    layers = []
+    for index, name in enumerate(names):
+        # Side by side, because marks and bars of several lines at one place would hide each other.
+        one = base.transform_filter(alt.FieldEqualPredicate(equal=name, field="series")).encode(
+            xOffset=alt.value(_DODGE_PIXELS * (index - (len(names) - 1) / 2))
+        )
+        if content.axes.numeric:
+            dashes = style.DASHES[index % len(style.DASHES)]
+            layers.append(one.mark_line(strokeDash=dashes).encode(y=y))
+        bars = one.transform_filter(f"isValid(datum.{low})").mark_rule(clip=True)
+        layers.append(bars.encode(y=alt.Y(f"{low}:Q", title=title), y2=f"{high}:Q"))
+        layers.append(one.mark_point(opacity=1).encode(y=y, shape=shape))
+    return alt.layer(*layers).add_params(chosen)

@@ -15,7 +15,7 @@ _KEY = (
     ("response-mean", "response-percentiles"),
     ("stage-times", "cpu-time", "factorial-variation"),
 )
-KEY_HEIGHT = 180
+KEY_HEIGHT = 175
 """Height of the figures of screen one, in pixels."""
 
 
@@ -32,9 +32,18 @@ def first_screen(content: Content, figures: Sequence[Figure]) -> str:
     return (
         f'<section id="answer"><p class="lead" id="question">{escape(content.spec.question)}</p>'
         f"{_answer(content)}"
-        f'<div class="key">{drawn}</div>'
+        f'<div class="key">{drawn}</div>{_reading(content)}'
         f'<div class="two">{verdict_box(content)}{_trust(content)}</div></section>'
     )
+
+
+def _reading(content: Content) -> str:
+    """Say what bars and vertical lines of the figures mean."""
+    bends = [bend for curve in content.analysis.curves for bend in (curve.knee, curve.first_slow) if bend]
+    words = "Bars: 95\u00a0% intervals across trials."
+    if any(bend.load is not None for bend in bends):
+        words += " Vertical lines: knee (dashed), first load whose 95th percentile has doubled (dotted)."
+    return f'<p class="soft small">{words}</p>' if content.configurations else ""
 
 
 def _answer(content: Content) -> str:
@@ -42,7 +51,7 @@ def _answer(content: Content) -> str:
     if not sentences:
         why = "<b>No trial passed its gates, so there is no result.</b> The reasons are below."
         return f'<div class="bad" id="sentences"><p>{why}</p></div>'
-    text = "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences)
+    text = "".join(f"<p>{_text(sentence)}</p>" for sentence in sentences)
     return f'<div class="answer" id="sentences">{text}</div>'
 
 
@@ -52,7 +61,7 @@ def verdict_box(content: Content) -> str:
     verdict = rules.hypothesis_verdict(content)
     decisions = rules.rules(content)
     lines = [
-        f'<li class="{_CLASSES.get(one.verdict, "")}"><b>{one.mark}</b> {escape(one.said)}</li>'
+        f'<li class="{_CLASSES.get(one.verdict, "")}"><b>{one.mark}</b> {_text(one.said)}</li>'
         for one in [*decisions, *rules.comparisons(content)]
     ]
     if not decisions:
@@ -70,17 +79,22 @@ def _trust(content: Content) -> str:
         (kind for kind in ("bad", "note", "good") if any(line.kind == kind for line in lines)), "good"
     )
     words = {
-        "good": "Yes, every check passed",
-        "note": "With the limits named here",
+        "good": "Yes",
+        "note": "With these reservations",
         "bad": "Not all of them",
     }
     items = "".join(
-        f'<li class="{line.kind}-line"><b>{line.mark}</b> {escape(line.text)}</li>' for line in lines
+        f'<li class="{line.kind}-line"><b>{line.mark}</b> {_text(line.text)}</li>' for line in lines
     )
     return (
         f'<div class="verdict {worst}-box" id="trusted"><h2>Can the data be trusted? {words[worst]}</h2>'
         f'<ul class="marks">{items}</ul></div>'
     )
+
+
+def _text(text: str) -> str:
+    """Escape a sentence, and keep numbers with their percent sign."""
+    return escape(text).replace(" %", "\u00a0%")
 
 
 _CLASSES = {"refuted": "bad-box", "not refuted": "good-box", "undecided": "note-box"}
