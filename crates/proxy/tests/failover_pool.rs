@@ -282,6 +282,7 @@ fn a_write_does_not_fail_over_after_a_later_flush_all() {
     for discipline in disciplines(2, false) {
         let (mut main, failover) = (Server::memcached(), Server::memcached());
         let proxy = proxy(&main, &failover, |config| {
+            time_out(config);
             config.discipline = discipline;
             config.pools[0].failures = 10;
         });
