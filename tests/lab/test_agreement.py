@@ -216,6 +216,35 @@ def test_a_late_generator_fails_a_gate_of_its_own(run_folder):
     assert gate_of(trial, "verification").passed is True
 
 
+@pytest.mark.parametrize(
+    ("seconds", "growth", "passed", "words"),
+    [
+        (10, 0.0, None, "cannot be judged: too short: 10 seconds"),
+        (60, 0.0, True, "steady when the measurement began"),
+        (60, 1.0, False, "no steady state"),
+    ],
+)
+def test_a_trial_without_a_steady_state_fails_a_gate(run_folder, seconds, growth, passed, words):
+    """Throughput is constant, or falls from six times as much until shortly before the end."""
+
+    def lengthen(load):
+        rates = [
+            1000 + round(5000 * growth * max(0.0, 1 - second / 50)) + second % 3 for second in range(seconds)
+        ]
+        load["seconds"] = [
+            {"second": number, "measured": True, "requests": rate, "sum_ns": rate * 1000, "mean_ns": 1000.0}
+            for number, rate in enumerate(rates)
+        ]
+
+    changed(trial_of(run_folder)[1] / paths.LOAD, lengthen)
+    gate = gate_of(result_of(run_folder), "steady_state")
+    assert gate.passed is passed and words in gate.text
+    if passed is False:
+        changed(run_folder / paths.RUN, lambda run: run["spec"]["gates"].update(steady_state=False))
+        gate = gate_of(result_of(run_folder), "steady_state")
+        assert gate.passed is None and gate.text.startswith("switched off; no steady state")
+
+
 def test_a_load_without_reads_has_nothing_to_verify(run_folder):
     def write_only(load):
         load["verification"].update(checked=0)

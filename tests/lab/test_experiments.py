@@ -1,5 +1,6 @@
 """The experiments of the project are valid and do not exceed their stated duration."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,19 @@ def test_the_experiment_is_valid_and_not_too_long(path):
     else:
         # The full scale of studies takes hours; their quick scale must be short.
         assert path.parent.name in STUDIES and make_plan(read_spec(path, QUICK)).expected_s <= QUICK_LONGEST_S
+
+
+# A percentile inside a run has an interval from this length on, if its seconds are not too correlated.
+PERCENTILE_S = 40.0
+
+
+@pytest.mark.parametrize("path", sorted(EXPERIMENTS.rglob("*.toml")), ids=lambda path: path.stem)
+def test_a_claim_about_a_99th_percentile_needs_trials_that_are_long_enough(path):
+    """Claims are whatever the file names as a metric; a quick scale makes none of its own."""
+    metrics = re.findall(r'"([a-z_.]*_p99[0-9_]*_ns)"', path.read_text())
+    if metrics:
+        shortest_s = min(trial.load.test_time_s for trial in make_plan(read_spec(path)).trials)
+        assert shortest_s >= PERCENTILE_S, f"{path.name} names {metrics} and measures {shortest_s} s"
 
 
 @pytest.mark.parametrize("study", STUDIES)

@@ -3,6 +3,7 @@
 import json
 import math
 import shutil
+from fractions import Fraction
 from itertools import product
 
 import numpy as np
@@ -21,7 +22,7 @@ from waylab.analysis.across.verdicts import verdict, verdict_sentence
 from waylab.analysis.statistics.blocks import Contrast
 from waylab.analysis.statistics.gamma import fit_gamma
 from waylab.analysis.statistics.pairs import ratio_of
-from waylab.analysis.trial.histograms import values_at
+from waylab.analysis.trial.histograms import percentiles, values_at
 from waylab.analysis.trial.traces import trace
 from waylab.errors import LabError
 from waylab.report.page.content import read_content
@@ -66,13 +67,29 @@ def test_the_bars_of_a_histogram_contain_every_count():
     assert shape(few, "here") is None
 
 
-def test_percentiles_equal_those_of_hdrhistogram():
+@pytest.mark.parametrize("count", [1, 7, 150, 1000, 3000])
+def test_percentiles_are_those_of_the_nearest_rank(count):
+    """Hyndman and Fan's type 1, as the load generator has it; 99 % of 150 values are 149, not 148."""
+    values = np.random.default_rng(3).lognormal(12, 2, count).astype(np.int64)
     histogram = HdrHistogram(1, 3_600_000_000_000, 3)
-    for value in np.random.default_rng(3).lognormal(12, 2, 3000):
+    for value in values:
         histogram.record_value(int(value))
     percents = [0.01, 1.0, 5.0, 50.0, 90.0, 99.0, 99.9, 100.0]
-    assert values_at(histogram, percents) == [histogram.get_value_at_percentile(one) for one in percents]
+    ranks = [math.ceil(Fraction(str(percent)) * count / 100) for percent in percents]
+    exact = [np.sort(values)[rank - 1] for rank in ranks]
+    assert values_at(histogram, percents) == [
+        histogram.get_highest_equivalent_value(int(value)) for value in exact
+    ]
     assert values_at(HdrHistogram(1, 3_600_000_000_000, 3), [50.0]) == [0]
+
+
+def test_unanswered_requests_are_slower_than_any_value():
+    histogram = HdrHistogram(1, 3_600_000_000_000, 3)
+    for value in range(1, 1101):
+        histogram.record_value(value)
+    answered, some, many = (percentiles(histogram, unanswered=count) for count in (0, 10, 110))
+    assert answered["99"] == 1089 and some["99"] == 1099
+    assert "95" not in many and many["90"] == 1089 and some["50"] == 555
 
 
 def seconds(count, warm_up):

@@ -1,15 +1,17 @@
 """Stage times from record files alone, with a known truth."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
-from synthetic import STAMPS, record_bytes, rows
+from synthetic import STAMPS, START_NS, record_bytes, rows
 
 from waylab.analysis.trial.folder_stages import folder_stages
 from waylab.cli import main
 from waylab.errors import LabError
 from waylab.records import OPERATIONS
+from waylab.runfolder.files import read_run
 
 SEND, POP = OPERATIONS.index("send"), OPERATIONS.index("pop")
 
@@ -52,6 +54,24 @@ def test_the_beginning_and_the_end_can_be_trimmed(tmp_path):
     assert found.operations["all"].stages["parse"].mean_ns == 2000
     with pytest.raises(LabError, match="leave out less"):
         folder_stages(tmp_path, skip_s=10)
+
+
+def test_the_records_of_a_trial_are_those_of_its_measured_window(run_folder):
+    """Requests before and after the window are slower; they must not count."""
+    trial = run_folder / "trials" / read_run(run_folder).plan[0].id
+    record = next((trial / "records").glob("proxy-*.way"))
+    inside = folder_stages(trial)["proxy"]
+    table = rows("proxy", 500)
+    for index, name in enumerate(STAMPS["proxy"]):
+        table[name] = START_NS - 1_000_000_000 + np.arange(500) + index * 10_000_000
+    record.with_name("proxy-7.way").write_bytes(record_bytes("proxy", table, sample=inside.sample))
+    for place in (trial, trial / "records"):
+        found = folder_stages(place)["proxy"]
+        assert found.measured and found.operations == inside.operations
+    elsewhere = run_folder.parent / "elsewhere"
+    shutil.copytree(trial / "records", elsewhere)
+    found = folder_stages(elsewhere)["proxy"]
+    assert not found.measured and found.operations["all"].count == inside.operations["all"].count + 500
 
 
 def test_the_command(tmp_path, capsys):

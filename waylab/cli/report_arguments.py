@@ -23,7 +23,12 @@ def add_report_commands(parts: Any) -> None:
     report.set_defaults(command=later(_COMMANDS, "report"))
 
     stages = parts.add_parser("stages", help="print the times of stages from record files")
-    stages.add_argument("records", type=Path, metavar="PATH", help="a folder of record files, or one file")
+    stages.add_argument(
+        "records",
+        type=Path,
+        metavar="PATH",
+        help="the folder of a trial, a folder of record files, or one file",
+    )
     stages.add_argument(
         "--skip", type=float, default=0.0, metavar="SECONDS", help="leave out the first seconds [0]"
     )

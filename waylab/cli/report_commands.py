@@ -42,7 +42,9 @@ def stages(arguments: argparse.Namespace) -> int:
     # Wider than any table: a narrow terminal wraps the lines, and nothing cuts numbers off.
     console = Console(highlight=False, width=500)
     for program, content in found.items():
-        table = Table(title=f"{program}: mean (median, 99th percentile) in us, answered requests", box=None)
+        which = "of the measured window" if content.measured else "with prefill and warm-up, see --skip"
+        title = f"{program}: mean (median, 99th percentile) in us, answered requests {which}"
+        table = Table(title=title, box=None)
         names = list(content.operations["all"].stages)
         for column in ("operation", "requests", *names):
             table.add_column(column, justify="left" if column == "operation" else "right")

@@ -15,7 +15,7 @@ from waylab.report.page.content import Content, read_content
 from waylab.report.page.numbers import rate_text, time_text
 from waylab.report.page.reliance import reliance
 from waylab.runfolder import paths
-from waylab.runfolder.analysis import Configuration
+from waylab.runfolder.analysis import Configuration, Operation
 
 LINES_MAX = 25
 """Lines of a summary."""
@@ -102,12 +102,21 @@ def _bars(content: Content, width: int, room: int) -> list[str]:
     return lines
 
 
+def _slow(operation: Operation | None) -> str:
+    """Return the 99th percentile; `~` before it if it has no interval."""
+    value = operation.percentiles_ns.get("99") if operation else None
+    if operation is None or value is None:
+        return time_text(None)
+    found = operation.percentile_intervals_ns.get("99")
+    return time_text(value) if found and found.low is not None else f"~{time_text(value)}"
+
+
 def _bar(configuration: Configuration, highest: float, name_width: int) -> str:
     mean = configuration.throughput_per_s.known_mean()
     bar = "█" * round(_BAR_WIDTH * mean / highest) if highest else ""
     everything = configuration.operations.get("all")
     response = time_text(everything.response_mean_ns.mean if everything else None)
-    slow = time_text(everything.percentiles_ns.get("99") if everything else None)
+    slow = _slow(everything)
     name = (
         configuration.name
         if len(configuration.name) <= name_width

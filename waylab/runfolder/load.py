@@ -109,6 +109,8 @@ class LoadMessages(Struct, frozen=True, kw_only=True):
     """The fate of the messages of a run against a message service."""
 
     verified: bool = True  # whether the load generator followed every message
+    received: int = 0  # messages that were received, which are checked if they are verified
+    peeked: int = 0  # messages that were read and stayed
 
 
 class LoadSummary(Struct, frozen=True, kw_only=True):

@@ -55,6 +55,7 @@ class GateLimits(Struct, frozen=True, kw_only=True):
     link_error_max: float  # deviation of an emulated link from its settings, as a share
     errors_max: int  # error replies
     verification: bool  # whether wrong, torn or stale values fail the trial
+    steady_state: bool = True  # whether a trial without a steady state fails
     reason: str  # why a limit is looser than its default
     loosened: list[str]  # names of the limits that are looser than their defaults
 
@@ -67,7 +68,7 @@ class GateLimits(Struct, frozen=True, kw_only=True):
 
     def _limit(self, name: str) -> str:
         value = getattr(self, name)
-        return "no verification" if name == "verification" else f"{name} {value:g}"
+        return f"{name} off" if isinstance(value, bool) else f"{name} {value:g}"
 
 
 class AnnouncedComparison(Struct, frozen=True, kw_only=True):

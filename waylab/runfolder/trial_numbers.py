@@ -27,6 +27,7 @@ class TrialOperation(Struct, frozen=True, kw_only=True):
     response_mean_ns: float  # mean in nanoseconds
     response_std_ns: float  # standard deviation in nanoseconds
     percentiles_ns: Percentiles  # percentiles in nanoseconds
+    unanswered: int = 0  # number of requests without a reply
 
 
 class WarmUpFound(Struct, frozen=True, kw_only=True):

@@ -77,6 +77,7 @@ class Gates:
     link_error_max: float = setting(checks.number(0, 1, above=True), 0.05)
     errors_max: int = setting(checks.whole(0), 0)
     verification: bool = setting(checks.flag, True)
+    steady_state: bool = setting(checks.flag, True)
     reason: str = setting(checks.text, "")
 
     def loosened(self) -> list[str]:
@@ -96,7 +97,7 @@ class Gates:
         ]
         names += ["errors_max"] if self.errors_max > default.errors_max else []
         names += ["hit_ratio_min"] if self.hit_ratio_min < default.hit_ratio_min else []
-        names += ["verification"] if not self.verification else []
+        names += [name for name in ("verification", "steady_state") if not getattr(self, name)]
         return names
 
 

@@ -95,7 +95,9 @@ def _operation(name: str, histogram: HdrHistogram, many: Sequence[TrialNumbers])
     return Operation(
         count=int(histogram.get_total_count()),
         response_mean_ns=positive([one.response_mean_ns for one in found]),
-        percentiles_ns=histograms.percentiles(histogram, _effective(name, many)),
+        percentiles_ns=histograms.percentiles(
+            histogram, _effective(name, many), sum(one.unanswered for one in found)
+        ),
         percentile_intervals_ns={
             percent: geometric([one.percentiles_ns[percent] for one in found]) for percent in shared
         },

@@ -8,6 +8,9 @@ from msgspec import Struct
 from waylab.analysis.trial.stages import outcomes, queue_summary, stage_samples, stage_summary
 from waylab.errors import LabError
 from waylab.records import Records, joined_records, read_records
+from waylab.runfolder import paths
+from waylab.runfolder.files import read
+from waylab.runfolder.load import LoadSummary
 from waylab.runfolder.trial_numbers import OperationStages, QueueLength
 
 
@@ -22,6 +25,7 @@ class BatchSizes(Struct, frozen=True, kw_only=True):
 class ProgramStages(Struct, frozen=True, kw_only=True):
     """The stages of one program."""
 
+    measured: bool  # whether the window is the measured one of a trial; otherwise the warm-up is part of it
     window_ns: tuple[int, int]  # the window on CLOCK_MONOTONIC, in nanoseconds
     sample: int  # one record is kept for this many requests
     dropped: int | None  # records that were dropped; null for a file without its end
@@ -36,10 +40,15 @@ def folder_stages(
 ) -> dict[str, ProgramStages]:
     """Stage times by program and operation, in nanoseconds; several files of one program are taken together.
 
-    `skip_s` and `cut_s` leave out as many seconds after the first stamp and before the last one.
+    The records of a trial are those of its measured window, which its summary has. Other records are all taken,
+    the prefill and the warm-up included. `skip_s` and `cut_s` leave out as many seconds after the beginning and
+    before the end.
     Raises LabError when there is no record file, one cannot be trusted, or nothing is left.
     """
+    if directory.is_dir() and (directory / paths.RECORDS).is_dir():
+        directory = directory / paths.RECORDS
     places = sorted(directory.glob("*.way")) if directory.is_dir() else [directory]
+    measured_ns = _measured_window(places[0].parent) if places else None
     if not places:
         raise LabError(f"{directory}: contains no record files (*.way)")
     programs: dict[str, Records] = {}
@@ -47,15 +56,26 @@ def folder_stages(
         records = read_records(path, partial)
         known = programs.get(records.program)
         programs[records.program] = joined_records(known, records) if known else records
-    return {name: _summary(directory, records, skip_s, cut_s) for name, records in programs.items()}
+    return {
+        name: _summary(directory, records, measured_ns, skip_s, cut_s) for name, records in programs.items()
+    }
 
 
-def _summary(directory: Path, records: Records, skip_s: float, cut_s: float) -> ProgramStages:
+def _measured_window(records: Path) -> tuple[int, int] | None:
+    """Return the measured window of the trial whose records these are; None if they are of no trial."""
+    summary = records.resolve().parent / paths.LOAD
+    return read(summary, LoadSummary).window_ns if summary.is_file() else None
+
+
+def _summary(
+    directory: Path, records: Records, measured_ns: tuple[int, int] | None, skip_s: float, cut_s: float
+) -> ProgramStages:
     rows = records.parents
     if not len(rows):
         raise LabError(f"{directory}: {records.program}: no request was recorded")
     first_ns, last_ns = int(rows[records.stamps[0]].min()), int(rows[records.stamps[-1]].max())
-    window_ns = (first_ns + round(skip_s * 1e9), last_ns - round(cut_s * 1e9))
+    begin_ns, end_ns = measured_ns or (first_ns, last_ns)
+    window_ns = (begin_ns + round(skip_s * 1e9), end_ns - round(cut_s * 1e9))
     operations = stage_summary(stage_samples(records, window_ns))
     if not operations:
         raise LabError(
@@ -63,6 +83,7 @@ def _summary(directory: Path, records: Records, skip_s: float, cut_s: float) -> 
             f"{(last_ns - first_ns) / 1e9:.3g} s; leave out less"
         )
     return ProgramStages(
+        measured=measured_ns is not None,
         window_ns=window_ns,
         sample=records.sample,
         dropped=records.dropped,

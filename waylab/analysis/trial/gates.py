@@ -12,7 +12,7 @@ from waylab.analysis.trial.links import worst_check
 from waylab.runfolder.load import LoadSummary, LoadTotals
 from waylab.runfolder.run import GateLimits
 from waylab.runfolder.trial import TrialOutcome
-from waylab.runfolder.trial_numbers import Gate, TrialNumbers
+from waylab.runfolder.trial_numbers import Gate, TrialNumbers, WithinTrial
 
 # Rates are over the time from the first generator's start to the last one's end. All of them must measure in at
 # least this share of it, because the load is lower in the rest.
@@ -76,6 +76,7 @@ def judge(
         _errors(load, limits.errors_max),
         _verification(load, limits.verification),
         _load_verdict(load, limits.verification, described.keeps_order),
+        _steady_state(numbers.within, limits.steady_state),
         _duration(artifacts, load),
         _manifest(found.changed),
         _agreement(found.disagreements),
@@ -205,6 +206,16 @@ def _errors(load: LoadSummary, limit: int) -> Gate:
     return _gate("errors", errors <= limit, text, errors, limit)
 
 
+def _steady_state(within: WithinTrial, wanted: bool) -> Gate:
+    found = within.warm_up
+    if found is None or found.steady is None:
+        text = f"cannot be judged: {found.text if found else 'nothing was answered'}"
+        return _gate("steady_state", None, text)
+    if not wanted:
+        return _gate("steady_state", None, f"switched off; {found.text}")
+    return _gate("steady_state", found.steady, found.text)
+
+
 def _duration(artifacts: Artifacts, load: LoadSummary) -> Gate:
     planned_s = artifacts.plan.load.test_time_s
     text = shortened(artifacts.plan, load)
@@ -237,12 +248,15 @@ def _load_verdict(load: LoadSummary, verified: bool, keeps_order: bool) -> Gate:
 def _verification(load: LoadSummary, wanted: bool) -> Gate:
     found = load.verification
     wrong = found.wrong + found.torn + found.stale + found.unexpected_reply
-    text = f"{found.checked} values checked, {wrong} wrong, torn, stale or unexpected"
+    checked = found.checked
+    if load.messages is not None and load.messages.verified:
+        checked += load.messages.received + load.messages.peeked
+    text = f"{checked} values checked, {wrong} wrong, torn, stale or unexpected"
     if found.unjudged:
         text += f", {found.unjudged} not judged for staleness"
     if not wanted:
         return _gate("verification", None, f"switched off; {text}", wrong, 0)
-    if wrong == 0 and not found.checked:
+    if wrong == 0 and not checked:
         if load.messages is not None and not load.messages.verified:
             return _gate("verification", None, "does not apply: the messages are not real", None, 0)
         if not load.totals.hits:

@@ -4,6 +4,7 @@ import numpy as np
 from hdrh.histogram import HdrHistogram
 from numpy.typing import NDArray
 
+from waylab.analysis.statistics.percentiles import rank
 from waylab.errors import LabError
 from waylab.runfolder.analysis import DistributionPoint
 from waylab.runfolder.numbers import Percentiles
@@ -42,26 +43,33 @@ def merge(histograms: list[HdrHistogram]) -> HdrHistogram:
     return merged
 
 
-def percentiles(histogram: HdrHistogram, effective: dict[str, float] | None = None) -> Percentiles:
-    """Percentiles in nanoseconds; each needs ten values beyond it, ten effective ones where `effective` knows them."""
-    count = histogram.get_total_count()
+def percentiles(
+    histogram: HdrHistogram, effective: dict[str, float] | None = None, unanswered: int = 0
+) -> Percentiles:
+    """Percentiles in nanoseconds; each needs ten values beyond it, ten effective ones where `effective` knows them.
+
+    Requests without a reply are slower than any value. A percentile that falls among them has no number.
+    """
+    answered = histogram.get_total_count()
+    count = answered + unanswered
     known = effective or {}
     shown = [
         percent
         for percent in sorted((*LOW_PERCENTILES, *PERCENTILES, RARE_PERCENTILE))
         if known.get(f"{percent:g}", count) * min(percent, 100 - percent) / 100 >= ABOVE_MIN * (1 - 1e-9)
+        and rank(percent, count) <= answered
     ]
-    values_ns = values_at(histogram, shown)
+    values_ns = values_at(histogram, shown, unanswered)
     return {f"{percent:g}": value_ns for percent, value_ns in zip(shown, values_ns, strict=True)}
 
 
-def values_at(histogram: HdrHistogram, percents: list[float]) -> list[int]:
-    """Values at percentiles, the same as `get_value_at_percentile` of the library, which walks through every bucket."""
-    total = histogram.get_total_count()
-    if not total or not percents:
+def values_at(histogram: HdrHistogram, percents: list[float], unanswered: int = 0) -> list[int]:
+    """Values at percentiles, by the load generator's rule; the largest value if one is among the unanswered."""
+    answered = histogram.get_total_count()
+    if not answered or not percents:
         return [0] * len(percents)
     counts, values_ns = matrix([[histogram]], "a histogram")
-    wanted = [max(1, int(min(percent, 100.0) * total / 100 + 0.5)) for percent in percents]
+    wanted = [min(answered, rank(percent, answered + unanswered)) for percent in percents]
     places = np.searchsorted(np.cumsum(counts[0]), wanted)
     return [int(value) for value in values_ns[places]]
 

@@ -132,7 +132,10 @@ def _numbers(
                 count=operations[name].count,
                 response_mean_ns=operations[name].response.mean_ns or 0.0,
                 response_std_ns=operations[name].response.std_ns or 0.0,
-                percentiles_ns=histograms.percentiles(histogram, effective.get(name)),
+                percentiles_ns=histograms.percentiles(
+                    histogram, effective.get(name), operations[name].response.unanswered
+                ),
+                unanswered=operations[name].response.unanswered,
             )
             for name, histogram in decoded.items()
         },

@@ -22,17 +22,26 @@ class Cell:
     low: float | None
     high: float | None
     text: Callable[[float], str]
+    # What stands beside a number without an interval.
+    without: str = ""
 
     def html(self) -> str:
         """Return the cell for the page, with the exact numbers for machines."""
-        return interval_text(self.value, self.low, self.high, self.text)
+        shown_text = interval_text(self.value, self.low, self.high, self.text)
+        return (
+            f'{shown_text} <span class="interval">{escape(self.without)}</span>' if self._bare else shown_text
+        )
+
+    @property
+    def _bare(self) -> bool:
+        return bool(self.without) and self.value is not None and self.low is None
 
     def plain(self) -> str:
         """Return the cell as plain text."""
         if self.value is None:
             return NONE
         if self.low is None or self.high is None:
-            return self.text(self.value)
+            return f"{self.text(self.value)} {self.without}".rstrip()
         return f"{self.text(self.value)} [{self.text(self.low)}, {self.text(self.high)}]"
 
 
@@ -84,7 +93,7 @@ def _percentile(operation: Operation | None, percent: str) -> Cell:
     across = operation.percentile_intervals_ns.get(percent)
     if across is not None and across.low is not None:
         return _mean(across, time_text)
-    return Cell(operation.percentiles_ns.get(percent), None, None, time_text)
+    return Cell(operation.percentiles_ns.get(percent), None, None, time_text, "no interval")
 
 
 def operations_table(content: Content) -> str:
