@@ -1,17 +1,19 @@
 """Measures the coverage of the lab's intervals over synthetic campaigns whose true values are known.
 
-`python tests/lab/honesty.py` prints the table of docs/statistics-coverage.md; WAYSTAGE_HONESTY sets the number of
-campaigns.
+`python tests/lab/honesty.py` prints the table of docs/statistics-coverage.md, and `--write` writes it into the page;
+WAYSTAGE_HONESTY sets the number of campaigns.
 """
 
 import math
-import os
+import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 import numpy as np
+from honesty_contrasts import CONTRASTS
+from scenario import FLAGGED, Outcome, Scenario
 from scipy.signal import lfilter
 from scipy.special import ndtri
 
@@ -19,53 +21,14 @@ from waylab.analysis.statistics.correlation import spreads
 from waylab.analysis.statistics.factorial import two_level_effects
 from waylab.analysis.statistics.knee import BEST_SHARE
 from waylab.analysis.statistics.knee import knee as find_knee
-from waylab.analysis.statistics.pairs import equivalence, null_arm, positive_control
+from waylab.analysis.statistics.pairs import null_arm, paired_ratio, positive_control
 from waylab.analysis.statistics.percentiles import percentile_intervals
 from waylab.analysis.statistics.repetitions import mean_interval
 from waylab.analysis.statistics.stopping import StoppingRule, decide
 from waylab.analysis.statistics.warm_up import mser
 from waylab.models import Usl, fit_usl
 
-CAMPAIGNS = int(os.environ.get("WAYSTAGE_HONESTY", "1000"))
-# Slow scenarios run fewer campaigns, so their acceptance band is wider.
-SLOW = max(CAMPAIGNS // 5, 1)
 _CHUNK = 200
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """Numbers of campaigns, of those with an interval, and of those whose interval covers the truth."""
-
-    campaigns: int
-    given: int
-    covered: int
-
-    @property
-    def share(self) -> float:
-        return self.covered / self.given if self.given else math.nan
-
-
-@dataclass(frozen=True)
-class Scenario:
-    """One row of the table: a scenario, and the band of its share; None if the share is only shown."""
-
-    name: str
-    run: Callable[[int, np.random.Generator], Outcome]
-    low: float | None = 0.93
-    high: float | None = 0.97
-    given: float = 0.0
-    slow: bool = False
-    notes: str = ""
-
-    def outcome(self) -> Outcome:
-        """Run the scenario with its own seed, so that the result does not depend on the order."""
-        seed = list(self.name.encode())
-        return self.run(SLOW if self.slow else CAMPAIGNS, np.random.default_rng(seed))
-
-    def limits(self, campaigns: int) -> tuple[float, float]:
-        """The band, widened by two standard errors less those of a thousand campaigns."""
-        extra = max(0.0, 2 * math.sqrt(0.05 * 0.95) * (campaigns**-0.5 - 1000**-0.5))
-        return (self.low or 0.0) - extra, (1.0 if self.high is None else self.high) + extra
 
 
 def autoregressive(random: np.random.Generator, series: int, values: int, phi: float) -> np.ndarray:
@@ -158,7 +121,7 @@ def null_arms(campaigns: int, random: np.random.Generator) -> Outcome:
     flagged = 0
     for _ in range(campaigns):
         one, other = _arms(random, 6, 1.0)
-        flagged += null_arm(np.log(other / one).tolist()).flagged
+        flagged += null_arm(paired_ratio(np.log(other / one).tolist())).flagged
     return Outcome(campaigns, campaigns, flagged)
 
 
@@ -176,7 +139,7 @@ def false_equivalence(campaigns: int, random: np.random.Generator) -> Outcome:
     claimed = 0
     for _ in range(campaigns):
         one, other = _arms(random, 8, 1.05)
-        claimed += equivalence(np.log(other / one).tolist(), 0.05).equivalent
+        claimed += paired_ratio(np.log(other / one).tolist(), 0.05).equivalent
     return Outcome(campaigns, campaigns, claimed)
 
 
@@ -268,7 +231,6 @@ def scalability(name: str) -> Callable[[int, np.random.Generator], Outcome]:
 
 
 PARAMETERS = ("gamma", "alpha", "beta")
-FLAGGED = {"low": None, "high": 0.05 + 2 * math.sqrt(0.05 * 0.95 / 1000)}
 SCENARIOS = [
     Scenario(
         "mean of 300 s, AR(1) 0.8, taken as independent",
@@ -309,6 +271,7 @@ SCENARIOS = [
     Scenario("equivalence claimed at its margin", false_equivalence, **FLAGGED, slow=True),
     Scenario("positive control of 50 us", control),
     Scenario("interaction in a 2^3 design, three blocks", effects),
+    *CONTRASTS,
     Scenario("planted warm-up found", planted_warm_up, 0.9, None),
     Scenario("steady series called unsteady", steady_series, **FLAGGED),
     Scenario("knee of a known curve", knees, 0.93, None, given=0.9, slow=True),
@@ -330,5 +293,19 @@ def table() -> str:
     return "\n".join(lines)
 
 
+PAGE = Path(__file__).parents[2] / "docs" / "statistics-coverage.md"
+
+
+def write_table(text: str) -> None:
+    """Replace the table of the page."""
+    page = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(
+        re.sub(r"\| campaigns \|.*?\n\n", lambda _: text + "\n\n", page, flags=re.S), encoding="utf-8"
+    )
+
+
 if __name__ == "__main__":
-    sys.stdout.write(table() + "\n")
+    made = table()
+    if "--write" in sys.argv:
+        write_table(made)
+    sys.stdout.write(made + "\n")

@@ -113,7 +113,7 @@ def test_two_blocks_of_two_configurations_have_no_interval():
     found = metric_model(trials, "throughput_per_s").ratio({"replicas": ["3"]}, {"replicas": ["1"]})
     assert found.ratio and found.low is None and found.p is None
     assert found.reason == "2 blocks cannot decide; it takes 3"
-    # More configurations know more about the error.
+    # More configurations of both sides know more about the error.
     more = metric_model(made_trials(blocks=2), "throughput_per_s")
     assert more.ratio({"replicas": ["3"]}, {"replicas": ["1"]}).low is not None
 
@@ -189,3 +189,13 @@ def test_the_shares_of_the_variation_sum_to_one():
         for metric in found.metrics:
             assert sum(part.share for part in metric.shares) == pytest.approx(1)
             assert {"blocks", "error"} <= {part.name for part in metric.shares}
+
+
+def test_a_contrast_has_the_error_of_the_configurations_that_it_names():
+    """Noisier configurations beside a comparison do not widen its interval, and quieter ones do not narrow it."""
+    quiet = made_trials(clients=("1",), blocks=4, spread=0.01)
+    noisy = made_trials(clients=("32",), blocks=4, spread=0.5, seed=2)
+    sides = {"clients": ["1"], "replicas": ["3"]}, {"clients": ["1"], "replicas": ["1"]}
+    alone = metric_model(quiet, "throughput_per_s").ratio(*sides)
+    among = metric_model([*quiet, *noisy], "throughput_per_s").ratio(*sides)
+    assert (among.ratio, among.low, among.high) == pytest.approx((alone.ratio, alone.low, alone.high))

@@ -10,8 +10,9 @@ from statsmodels.formula.api import ols
 from statsmodels.stats.stattools import durbin_watson
 
 from waylab.analysis.statistics.anova import anova
+from waylab.analysis.statistics.blocks import fit_blocks
 from waylab.analysis.statistics.designs import two_level_plan
-from waylab.analysis.statistics.diagnostics import diagnose, judged_together
+from waylab.analysis.statistics.diagnostics import DiagnosticCheck, diagnose, judged_together
 from waylab.analysis.statistics.factorial import two_level_effects
 from waylab.errors import LabError
 
@@ -262,6 +263,42 @@ def test_good_residuals_raise_no_concern_and_bad_ones_do():
     uneven = good * np.array([0.1, 1, 3, 9])[np.arange(40) % 4]
     checks, found = checks_of(uneven, cells=cells)
     assert checks["spread"].kept is False and checks["growth"].kept is False
+
+
+def test_all_checks_together_have_five_percent():
+    """One check of twelve at p = 3 % is no alarm, which five checks of five metrics would raise all the time."""
+    checks = [
+        DiagnosticCheck(str(p), 0.0, p, None, "good", "bad") for p in (0.03, *np.linspace(0.1, 0.9, 11))
+    ]
+    assert all(check.kept for check in judged_together(checks))
+    assert [check.kept for check in judged_together(checks[:1])] == [False]
+    assert judged_together(checks[:1])[0].text == "bad (p = 0.03)"
+
+
+def test_the_words_follow_the_sign_of_the_growth():
+    """With rho -0.78 the page said that the residuals grow with the fitted value."""
+    random = np.random.default_rng(3)
+    fitted = np.arange(40.0)
+    residuals = random.normal(size=40) * (41 - fitted)
+    checks, _ = checks_of(residuals, fitted=fitted)
+    assert checks["growth"].statistic < -0.4 and "shrink as the fitted value grows" in checks["growth"].text
+    checks, _ = checks_of(residuals[::-1], fitted=fitted)
+    assert "grow as the fitted value grows" in checks["growth"].text
+
+
+def test_residuals_of_a_model_with_blocks_are_not_taken_for_correlated():
+    """Neighbours in a block of two have opposite residuals, which is no correlation of the errors."""
+    random = np.random.default_rng(6)
+    alarms = {False: 0, True: 0}
+    for _ in range(200):
+        model = fit_blocks(
+            ["a", "b"] * 10, np.repeat(range(10), 2).tolist(), np.exp(random.normal(0, 0.1, 20))
+        )
+        for known in alarms:
+            covariance = model.residual_covariance if known else None
+            found = diagnose(model.residuals, model.fitted, np.arange(20), None, covariance)
+            alarms[known] += next(check.p for check in found.checks if check.name == "independence") < 0.05
+    assert alarms[True] <= 20 and alarms[False] > 50
 
 
 def test_residuals_are_sorted_by_run_order():

@@ -238,7 +238,7 @@ def test_findings_appear_in_the_analysis_and_on_the_page(run_folder, monkeypatch
     run = json.loads((run_folder / "run.json").read_text())
     assert analyse(run_folder).published is None
     predict(run_folder)
-    assert "Beside the report" not in page(read_content(run_folder), [])
+    assert "What did others find?" not in page(read_content(run_folder), [])
     told = Finding("more <b>copies</b> cost a tenth", metric="throughput_per_s", theirs=0.9, within=0.05)
     told = dataclasses.replace(told, of={"replicas": ("2",)}, to={"replicas": ("1",)})
     run["spec"]["published"] = dataclasses.asdict(Published("A study", (told,)))
@@ -247,7 +247,7 @@ def test_findings_appear_in_the_analysis_and_on_the_page(run_folder, monkeypatch
     assert content.published.counts["yes"] == 1
     assert content.facts[-1] == "Of 1 findings of A study, 1 are reproduced and 0 are not."
     text = page(read_content(run_folder), [])
-    assert "Beside the report" in text and "more &lt;b&gt;copies&lt;/b&gt; cost a tenth" in text
+    assert "What did others find?" in text and "more &lt;b&gt;copies&lt;/b&gt; cost a tenth" in text
     assert "throughput_per_s: replicas 2, against replicas 1" in text
 
 

@@ -119,6 +119,11 @@ def test_the_smallest_specification_has_all_defaults(tmp_path):
             "compare[0].metric = 'x'",
         ),
         (
+            '[factors]\nsystem = ["proxy"]\n[[compare]]\nrole = "null"\nfactor = "system"\nbaseline = "proxy"\n'
+            'candidate = "proxy"',
+            "compare[0].candidate = 'proxy': is the baseline itself",
+        ),
+        (
             "[gates]\nhit_ratio_min = 0.5",
             "gates.reason: is missing; hit_ratio_min is looser than the default",
         ),

@@ -32,6 +32,11 @@ def read_compares(
         if compare.role == "null" and not compare.candidate:
             factors = _with_level_again(factors, compare, where)
             compare = dataclasses.replace(compare, candidate=compare.baseline + AGAIN)
+        if compare.candidate and compare.baseline == compare.candidate:
+            raise ValueError(
+                f"{where}.candidate = {compare.candidate!r}: is the baseline itself, and a trial compared with itself "
+                "has the ratio 1; leave out candidate in a null arm, and the level runs again under another name"
+            )
         _check_levels(compare, factors, where)
         _check_role(compare, factors, where)
         compares.append(compare)

@@ -11,11 +11,12 @@ from waylab.errors import LabError
 from waylab.spec.compare import check_compares, read_compares
 from waylab.spec.design import Labels, check_design, configurations, listed_levels, matches, read_patterns
 from waylab.spec.factors import Factor, Level, check_of
+from waylab.spec.findings import Levels
 from waylab.spec.hosts import HostSettings, check_assignment, with_profile
 from waylab.spec.naming import checked, label_of, resolved, short
 from waylab.spec.published import read_published
 from waylab.spec.quantities import mean_of_variate_s
-from waylab.spec.rules import blocks_for_contrasts, check_rules, read_rules
+from waylab.spec.rules import beside, blocks_for_contrasts, check_rules, read_rules
 from waylab.spec.scales import FULL, at_scale, read_scales
 from waylab.spec.schema import Pattern, PredictionSplit, Spec, StoppingSettings, TrialSettings
 from waylab.spec.settings import Load
@@ -207,17 +208,22 @@ def _check_whole(spec: Spec) -> None:
 def _check_rules(spec: Spec, combinations: list[Labels]) -> None:
     description = spec.system.under_test.describe(spec.system, spec.assignment.generators)
     check_rules(spec.refuted_by, spec.factors, combinations, {"all", *description.operations})
-    contrasts = spec.compare or [rule for rule in spec.refuted_by if rule.kind in ("ratio", "effect")]
-    count, blocks = (
-        len(combinations),
-        spec.stopping.blocks_min if spec.stopping.precision else spec.design.blocks,
-    )
-    need = blocks_for_contrasts(count)
-    if contrasts and blocks < need:
-        raise ValueError(
-            f"design.blocks = {blocks}: {blocks} blocks of {count} configurations cannot decide a comparison; "
-            f"it takes at least {need}"
-        )
+    blocks = spec.stopping.blocks_min if spec.stopping.precision else spec.design.blocks
+    sides: list[tuple[str, Levels, Levels]] = [
+        (f"compare[{index}]", {one.factor: (one.candidate,)}, {one.factor: (one.baseline,)})
+        for index, one in enumerate(spec.compare)
+    ]
+    sides += [
+        (f"refuted_by[{index}]", rule.of, rule.to) for index, rule in enumerate(spec.refuted_by) if rule.to
+    ]
+    for where, of, to in sides:
+        count = len(beside(of, to, combinations))
+        need = blocks_for_contrasts(count)
+        if blocks < need:
+            raise ValueError(
+                f"{where}: design.blocks = {blocks}: {blocks} blocks of {count} configurations cannot decide "
+                f"this comparison; it takes at least {need}"
+            )
 
 
 def _check_stopping(spec: Spec) -> None:

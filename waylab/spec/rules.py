@@ -92,7 +92,7 @@ def check_rules(
             pattern = tuple(getattr(rule, name).items())
             if pattern and not any(matches((pattern,), labels) for labels in combinations):
                 raise ValueError(f"{where}.{name}: selects no configuration of the design")
-        if rule.kind == "ratio" and not _beside(rule, combinations):
+        if rule.kind == "ratio" and not beside(rule.of, rule.to, combinations):
             raise ValueError(
                 f"{where}: the design never runs both sides with the same levels of the other factors, "
                 "so there is nothing to compare"
@@ -118,18 +118,16 @@ def _check_metric(metric: str, operations: set[str], where: str) -> None:
             ) from None
 
 
-def _beside(rule: Rule, combinations: list[Labels]) -> bool:
-    """Return whether both sides run with the same levels of the factors that neither names."""
-    named = {*rule.of, *rule.to}
-    sides = [
-        {
-            tuple(one for one in labels if one[0] not in named)
-            for labels in combinations
-            if matches((tuple(levels.items()),), labels)
-        }
-        for levels in (rule.of, rule.to)
-    ]
-    return bool(sides[0] & sides[1])
+def beside(of: Levels, to: Levels, combinations: list[Labels]) -> list[Labels]:
+    """Return the configurations of both sides that run with the same levels of the factors that neither names."""
+    named = {*of, *to}
+    found: dict[Labels, tuple[list[Labels], list[Labels]]] = {}
+    for labels in combinations:
+        others = tuple(one for one in labels if one[0] not in named)
+        for place, side in enumerate((of, to)):
+            if matches((tuple(side.items()),), labels):
+                found.setdefault(others, ([], []))[place].append(labels)
+    return [labels for pair in found.values() if pair[0] and pair[1] for labels in (*pair[0], *pair[1])]
 
 
 def blocks_for_contrasts(configurations: int) -> int:

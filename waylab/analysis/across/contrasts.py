@@ -1,7 +1,8 @@
 """One ratio, one interval: every ratio of an analysis comes from here.
 
-The model of a metric is logarithm = configuration + block + error, over all trials that were used. A contrast pairs
-the configurations of both sides by the levels of the factors that neither side names.
+The model of a metric is logarithm = configuration + block + error, over the trials that were used. A contrast pairs
+the configurations of both sides by the levels of the factors that neither side names. Its error is that of the
+configurations that it names, because the others may be noisier or quieter.
 """
 
 import math
@@ -34,6 +35,7 @@ class MetricModel:
     levels: dict[str, dict[str, str]]
     blocks_of: dict[str, set[int]]
     trials: tuple[AnalysedTrial, ...]
+    values: tuple[float, ...]
 
     def ratio(self, of: Levels, to: Levels, margin: float = 0.0) -> Ratio:
         """Return the ratio of two sides, with equal weight for every combination of the other factors' levels."""
@@ -42,18 +44,22 @@ class MetricModel:
     def ratio_of_weights(self, weights: Weights, margin: float = 0.0) -> Ratio:
         """Return the ratio whose logarithm is the sum of these weights times the configurations' logarithms."""
         found = self.contrast(weights)
-        if found is None or self.model is None:
+        if found is None:
             return missing_ratio()
-        blocks = self.blocks(weights)
-        estimate = ratio_of(found, blocks, margin, len(self.model.treatments), more_is_better(self.metric))
+        estimate = ratio_of(found, self.blocks(weights), margin, len(weights), more_is_better(self.metric))
         return Ratio(**vars(estimate))
 
     def contrast(self, weights: Weights) -> Contrast | None:
         """Estimate the sum of weights times logarithms; None if the data do not connect the configurations."""
-        if self.model is None or not weights:
+        kept = [
+            (trial, value)
+            for trial, value in zip(self.trials, self.values, strict=True)
+            if trial.configuration in weights
+        ]
+        if not kept:
             return None
         try:
-            return self.model.contrast(weights)
+            return _fitted(kept).contrast(weights)
         except LabError:
             return None
 
@@ -100,12 +106,14 @@ def metric_model(trials: Iterable[AnalysedTrial], metric: str) -> MetricModel:
     blocks: dict[str, set[int]] = {}
     for trial, _ in kept:
         blocks.setdefault(trial.configuration, set()).add(trial.block)
-    model = None
-    if kept:
-        names, places = [trial.configuration for trial, _ in kept], [trial.block for trial, _ in kept]
-        model = fit_blocks(names, places, [value for _, value in kept])
     levels = {trial.configuration: trial.levels for trial, _ in kept}
-    return MetricModel(metric, model, levels, blocks, tuple(trial for trial, _ in kept))
+    trials, values = tuple(trial for trial, _ in kept), tuple(value for _, value in kept)
+    return MetricModel(metric, _fitted(kept) if kept else None, levels, blocks, trials, values)
+
+
+def _fitted(kept: list[tuple[AnalysedTrial, float]]) -> BlockModel:
+    names, places = [trial.configuration for trial, _ in kept], [trial.block for trial, _ in kept]
+    return fit_blocks(names, places, [value for _, value in kept])
 
 
 def meant(levels: Mapping[str, str], side: Levels) -> bool:

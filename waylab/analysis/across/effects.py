@@ -5,6 +5,7 @@ Effects are contrasts of the model of `contrasts`, so they equal the comparisons
 
 import math
 
+import numpy as np
 from msgspec.structs import replace
 
 from waylab.analysis.across.contrasts import (
@@ -259,7 +260,8 @@ def _checks(model: MetricModel, trials: Trials) -> tuple[list[DiagnosticCheck], 
     residuals, fitted = model.model.residuals[places], model.model.fitted[places]
     cells = [trial.configuration for trial in kept]
     try:
-        found = diagnose(residuals, fitted, [trial.order for trial in kept], cells)
+        covariance = model.model.residual_covariance[np.ix_(places, places)]
+        found = diagnose(residuals, fitted, [trial.order for trial in kept], cells, covariance)
     except LabError as error:
         return [], [], str(error)
     ranked = sorted(range(len(kept)), key=lambda place: float(found.residuals[place]))

@@ -80,7 +80,7 @@ def largest_effect(
         contrast.p_above(),
         # The largest of several was chosen.
         None if smaller is None else min(1.0, smaller * (len(words) - 1)),
-        "" if smaller is not None else no_interval(blocks, len(model.levels)),
+        "" if smaller is not None else no_interval(blocks, len(difference)),
     )
 
 

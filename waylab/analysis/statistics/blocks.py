@@ -25,6 +25,7 @@ _ESTIMABLE = 1e-8
 class BlockModel:
     """A fitted model; `residuals` and `fitted` have the shape (values,), in the order of the values.
 
+    `residual_covariance`, of shape (values, values), is that of the residuals for errors of variance 1.
     `deviation` is the standard deviation of the error of a logarithm; None without degrees of freedom.
     """
 
@@ -34,6 +35,7 @@ class BlockModel:
     deviation: float | None
     residuals: Array
     fitted: Array
+    residual_covariance: Array
     _coefficients: Array
     _covariance: Array
     _projection: Array
@@ -142,6 +144,7 @@ def fit_blocks(treatments: Sequence[str], blocks: Sequence[object], values: Sequ
         deviation,
         residuals,
         np.asarray(fitted, dtype=float),
+        np.asarray(np.eye(logs.size) - columns @ covariance @ columns.T, dtype=float),
         coefficients,
         covariance,
         projection,

@@ -49,12 +49,17 @@ class Diagnostics:
 
 
 def diagnose(
-    residuals: ArrayLike, fitted: ArrayLike, order: ArrayLike, cells: Sequence[object] | None = None
+    residuals: ArrayLike,
+    fitted: ArrayLike,
+    order: ArrayLike,
+    cells: Sequence[object] | None = None,
+    covariance: ArrayLike | None = None,
 ) -> Diagnostics:
     """Check residuals, all of shape (residuals,): `order` is when each was measured, `cells` to which cell it belongs.
 
     - independence: no correlation between neighbours in time (von Neumann 1941, in the normal approximation), and no
-      trend over it (Kendall's tau; Mann 1945);
+      trend over it (Kendall's tau; Mann 1945). `covariance` is that of the residuals of the model for errors of
+      variance 1: taking means of blocks out of errors makes neighbours differ more than independent values would;
     - normality: Shapiro and Wilk 1965;
     - spread: the same in every cell (Brown and Forsythe 1974), and no growth of the absolute residual with the fitted
       value (Spearman).
@@ -84,7 +89,7 @@ def diagnose(
         )
     else:
         checks = (
-            _neighbours(values),
+            _neighbours(values, _ordered(covariance, sequence)),
             _trend(values, times),
             _normality(values),
             _cells(values, labels),
@@ -113,14 +118,25 @@ def _check(name: str, statistic: float, p: float, against: str, otherwise: str) 
     return DiagnosticCheck(name, float(statistic), float(p), None, otherwise, against)
 
 
-def _neighbours(values: Array) -> DiagnosticCheck:
-    count = values.size
-    centred = values - values.mean()
-    ratio = float((np.diff(centred) ** 2).sum() / (centred**2).sum())
-    # Mean 2 and variance 4 (n - 2) / (n^2 - 1) for independent normal values.
-    score = (ratio - 2) / np.sqrt(4 * (count - 2) / (count**2 - 1))
+def _ordered(covariance: ArrayLike | None, sequence: NDArray[np.intp]) -> Array:
+    """Return the covariance of the residuals in the order of time; of independent values with their mean taken out."""
+    if covariance is None:
+        return np.eye(sequence.size) - 1 / sequence.size
+    return np.asarray(covariance, dtype=float)[np.ix_(sequence, sequence)]
+
+
+def _neighbours(values: Array, covariance: Array) -> DiagnosticCheck:
+    values = values - values.mean()
+    ratio = float((np.diff(values) ** 2).sum() / (values**2).sum())
+    # Mean and variance of the ratio for normal errors (Durbin and Watson 1950, equations 3.1 and 3.2).
+    differences = np.diff(np.eye(values.size), axis=0)
+    product = covariance @ (differences.T @ differences)
+    degrees = float(np.trace(covariance))
+    mean = float(np.trace(product)) / degrees
+    spread = float((product * product.T).sum()) - mean * float(np.trace(product))
+    score = (ratio - mean) / np.sqrt(2 * spread / (degrees * (degrees + 2)))
     p = 2 * float(special.ndtr(-abs(score)))
-    against = f"neighbouring runs are correlated, von Neumann ratio {ratio:.2f} instead of 2"
+    against = f"neighbouring runs are correlated, von Neumann ratio {ratio:.2f} instead of {mean:.2f}"
     return _check(
         "independence",
         ratio,
