@@ -61,6 +61,7 @@ impl Config {
             return Err(ConfigError::value(key, quoted(name), problem));
         }
         self.check_shared_servers()?;
+        self.check_shadows()?;
         match count {
             0 => Err(ConfigError::at("pools", "there are no servers; give at least one pool with a server")),
             _ => Ok(()),
@@ -79,6 +80,24 @@ impl Config {
                         format!("{} is a server of both pools; give this one servers of its own", shared.address);
                     return Err(ConfigError::value(format!("pools.{index}.{key}"), quoted(name), problem));
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Shadow requests can fail unnoticed, and keep no order with other requests. A failover pool must have neither.
+    fn check_shadows(&self) -> Result<(), ConfigError> {
+        for (index, pool) in self.pools.iter().enumerate() {
+            let Some(shadow) = &pool.shadow else { continue };
+            let is_for =
+                |other: &&PoolConfig| other.failover_pool.as_ref().is_some_and(|failover| failover.pool == shadow.to);
+            if let Some(other) = self.pools.iter().find(is_for) {
+                let problem = format!(
+                    "this is the failover pool of \"{}\", which could return values that were overwritten; \
+                     name another pool",
+                    other.name
+                );
+                return Err(ConfigError::value(format!("pools.{index}.shadow.to"), quoted(&shadow.to), problem));
             }
         }
         Ok(())
