@@ -11,7 +11,7 @@
 use net::{Channel, Inherited};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The first message. The number is the version of these messages.
@@ -25,10 +25,15 @@ pub(super) const METRICS: &str = "metrics";
 /// How long the other process may take to send its next message.
 pub(super) const MESSAGE_WAIT: Duration = Duration::from_secs(5);
 
+/// How often a predecessor that has disconnected is requested again to hand over, and the pause between.
+const ATTEMPTS: usize = 50;
+const PAUSE: Duration = Duration::from_millis(20);
+
 /// A hand-over as the successor sees it, after it has received the sockets.
 #[derive(Debug)]
 pub(crate) struct TakeOver {
     channel: Channel,
+    path: PathBuf,
 }
 
 impl TakeOver {
@@ -45,11 +50,28 @@ impl TakeOver {
             let file = line.strip_prefix(WITH_FILE);
             Inherited { name: file.unwrap_or(line).into(), owns_file: file.is_some(), socket }
         });
-        Ok((TakeOver { channel }, inherited.collect()))
+        Ok((TakeOver { channel, path: path.into() }, inherited.collect()))
     }
 
-    /// Reports that this process serves. Returns when the predecessor has stopped accepting.
+    /// Reports that this process serves. Returns when the predecessor has stopped accepting. If the predecessor was reloaded since
+    /// it has sent its sockets, it has disconnected. It is then requested again to hand over.
     pub(crate) fn finish(self) -> io::Result<()> {
+        let mut outcome = self.report();
+        for _ in 0..ATTEMPTS {
+            if outcome.is_ok() {
+                break;
+            }
+            match TakeOver::begin(&self.path) {
+                Ok((again, _)) => outcome = again.report(),
+                // A predecessor that is being reloaded listens again in a moment.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::thread::sleep(PAUSE),
+                Err(_) => break,
+            }
+        }
+        outcome
+    }
+
+    fn report(&self) -> io::Result<()> {
         self.channel.send(SERVING, &[])?;
         match self.channel.receive(MESSAGE_WAIT)? {
             (text, _) if text == STOPPED => Ok(()),

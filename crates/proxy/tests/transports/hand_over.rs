@@ -219,6 +219,45 @@ fn strangers_on_the_control_socket_delay_neither_a_hand_over_nor_a_reload_nor_th
     drop((first, second, third));
 }
 
+/// Without the second request, both the predecessor and the successor would accept clients.
+#[test]
+fn a_predecessor_that_is_reloaded_during_a_hand_over_is_requested_again() {
+    let place = Place::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let accepted = |control: &net::ControlSocket| loop {
+        match control.accept() {
+            Ok(channel) => return channel,
+            Err(_) => std::thread::sleep(Duration::from_millis(1)),
+        }
+    };
+    let lend = |channel: &net::Channel| {
+        assert_eq!(channel.receive(PATIENCE).unwrap().0, "take-over 1");
+        channel.send(&format!("{address}\n"), &[listener.as_fd()]).unwrap();
+    };
+    let control = net::ControlSocket::bind(&place.control(), false).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut control = control;
+            lend(&accepted(&control));
+            // The socket of the new configuration replaces it at the same path.
+            control.keep_file();
+            drop(control);
+            std::thread::sleep(Duration::from_millis(100));
+            let control = net::ControlSocket::bind(&place.control(), false).unwrap();
+            let channel = accepted(&control);
+            lend(&channel);
+            assert_eq!(channel.receive(PATIENCE).unwrap().0, "serving");
+            channel.send("stopped", &[]).unwrap();
+        });
+        let new = proxy(&[address.to_string()], &[place.server.address().to_string()], |config| {
+            config.transport.take_over = Some(place.control());
+        });
+        assert_eq!(new.warnings, Vec::<String>::new());
+        stop(new);
+    });
+}
+
 #[test]
 fn a_second_successor_waits_until_the_first_one_has_failed() {
     let place = Place::new();
