@@ -163,3 +163,59 @@ fn pipelining_clients_with_large_values_read_what_they_wrote() {
     let used = number(&proxy, "waystage_backend_bulk_requests_total");
     assert!(used > 50, "{used} reads used the connection for large replies");
 }
+
+#[test]
+fn many_new_clients_request_few_values_on_the_shared_connection_before_the_first_reply() {
+    const KEYS: usize = 16;
+    const CLIENTS: usize = 20;
+    // So many clients may send all their keys. Each of the others must receive its first value alone.
+    const WHOLE: usize = 4;
+    let server = GatedServer::start();
+    let proxy = Proxy::at(&[server.address()], |config| {
+        settings(config);
+        config.pools[0].timeouts = Timeouts::all(Duration::from_secs(60));
+    });
+    let keys = |client: usize, from: usize| (from..KEYS).map(|key| format!(" k{client}-{key}")).collect::<String>();
+    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| proxy.client()).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        client.send(format!("get{}\r\n", keys(number, 0)));
+    }
+    let received = server.received(CLIENTS);
+    let keys_of = |line: &str| line.split(' ').count() - 1;
+    let whole = received.iter().filter(|(_, line)| keys_of(line) == KEYS).count();
+    let keys_received: usize = received.iter().map(|(_, line)| keys_of(line)).sum();
+    assert_eq!((whole, keys_received), (WHOLE, WHOLE * KEYS + CLIENTS - WHOLE), "{received:?}");
+    // A client of whose values something is known is not concerned, and neither is a write.
+    for number in 0..CLIENTS {
+        for line in [format!("get{}", keys(number, 0)), format!("get k{number}-0"), format!("get{}", keys(number, 1))] {
+            server.answer(&line, "END\r\n");
+        }
+    }
+    clients.iter_mut().for_each(|client| client.expect("END\r\n"));
+    assert_eq!(server.received_so_far(), CLIENTS + CLIENTS - WHOLE);
+}
+
+#[test]
+fn large_replies_have_their_time_one_after_the_other() {
+    const READS: usize = 8;
+    // Each reply takes 0.7 s, all of them far longer than one may take.
+    let server = Scripted::start(|peer, _| {
+        while peer.line().is_some() {
+            let reply = large_reply();
+            for piece in reply.as_bytes().chunks(reply.len() / 6) {
+                std::thread::sleep(Duration::from_millis(100));
+                peer.send(piece);
+            }
+        }
+    });
+    let timeouts = Timeouts { reply: Duration::from_secs(3), ..Timeouts::all(Duration::from_secs(2)) };
+    let proxy = Proxy::at(&[server.address()], |config| {
+        settings(config);
+        config.pools[0].timeouts = timeouts;
+    });
+    let mut client = proxy.client();
+    warm_up(&mut client, &proxy, || {});
+    client.send("get large\r\n".repeat(READS));
+    client.expect(large_reply().repeat(READS));
+    assert_eq!(number(&proxy, "waystage_backend_connections_lost_total"), 0);
+}

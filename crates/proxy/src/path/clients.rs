@@ -7,6 +7,10 @@ use crate::path::job::SessionRef;
 /// So many bytes may be held for each client, whatever the others hold, so that small requests always work.
 pub(crate) const ALWAYS_BYTES: usize = 16 * 1024;
 
+/// So many keys may be in flight for clients of whose values nothing is known, before each of them must wait for its first
+/// value. If the values are large, so many are read on the connections that all clients share.
+const FIRST_KEYS_MAX: usize = 64;
+
 /// What one client has in the proxy.
 #[derive(Clone, Copy, Debug)]
 struct Client {
@@ -14,6 +18,8 @@ struct Client {
     connection: u32,
     /// Its next request is blocked, perhaps until there are no late writes.
     is_blocked: bool,
+    /// It has received no reply that shows how large its values are.
+    is_unknown: bool,
     /// Jobs that were not released, whether their reply was sent or not.
     jobs: u32,
     /// Jobs whose reply was dropped, and must be read again.
@@ -51,6 +57,9 @@ pub(crate) struct Clients {
     /// Bytes held by this loop, also in jobs whose client has disconnected, and by the other loops a moment ago.
     pub(crate) held_bytes: usize,
     pub(crate) held_by_others: usize,
+    /// Clients of whose values nothing is known, and keys in flight for them.
+    unknown: usize,
+    first_keys: usize,
     /// Clients move to another loop, so that the end of a client's last job must be noticed.
     pub(crate) notes_idle: bool,
     /// If `notes_idle`: the clients whose last job has ended since the event loop looked.
@@ -65,6 +74,7 @@ impl Client {
     const fn new(connection: u32) -> Client {
         Client {
             connection,
+            is_unknown: true,
             jobs: 0,
             dropped: 0,
             late_writes: 0,
@@ -85,6 +95,8 @@ impl Clients {
             memory_bytes_max,
             held_bytes: 0,
             held_by_others: 0,
+            unknown: 0,
+            first_keys: 0,
             notes_idle: false,
             idle: Vec::new(),
             unblocked: Vec::new(),
@@ -98,11 +110,13 @@ impl Clients {
             self.slots.resize(slot + 1, Client::LEFT);
         }
         self.slots[slot] = Client::new(session.connection);
+        self.unknown += 1;
     }
 
     /// The client has disconnected.
     pub(crate) fn close(&mut self, session: SessionRef) {
         self.buffers_changed(session, 0, 0);
+        self.learned(session);
         if let Some(client) = self.of(session) {
             *client = Client::LEFT;
         }
@@ -132,6 +146,35 @@ impl Clients {
                 self.idle.push(session);
             }
         }
+    }
+
+    /// Changes the number of keys in flight for clients of whose values nothing is known.
+    pub(crate) fn first_keys_changed(&mut self, before: u16, after: u16) {
+        self.first_keys = self.first_keys - usize::from(before) + usize::from(after);
+    }
+
+    /// The client has received a reply that shows how large its values are.
+    pub(crate) fn learned(&mut self, session: SessionRef) {
+        if let Some(client) = self.of(session)
+            && std::mem::take(&mut client.is_unknown)
+        {
+            self.unknown -= 1;
+        }
+    }
+
+    /// Whether nothing is known of the values of a client.
+    pub(crate) fn is_unknown(&self, session: SessionRef) -> bool {
+        self.get(session).is_some_and(|client| client.is_unknown)
+    }
+
+    /// Whether so many clients may soon request values of which nothing is known that they need another connection.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.unknown > FIRST_KEYS_MAX
+    }
+
+    /// How many more keys such clients may request at once.
+    pub(crate) fn first_keys_left(&self) -> usize {
+        FIRST_KEYS_MAX.saturating_sub(self.first_keys)
     }
 
     /// Changes the number of bytes held in the jobs of a client.

@@ -270,6 +270,9 @@ impl EventLoop {
             let mut session = Session::new(connection, slot as u32, number, permit, self.core.turn);
             session.begin_paused();
             self.core.jobs.clients.open(session.reference());
+            if self.core.jobs.clients.is_crowded() {
+                self.core.dispatcher.open_bulk(self.core.turn);
+            }
             entry.insert(session);
             if let Some(interval) = self.check_interval {
                 self.checks.push_back((self.core.turn + interval, slot as u32, number));

@@ -240,6 +240,8 @@ pub(crate) struct Job {
     pub(crate) begun: u32,
     pub(crate) verb: Verb,
     pub(crate) keys: u16,
+    /// Its keys, while legs are in flight, if nothing was known of the values of its client.
+    pub(crate) first_keys: u16,
     pub(crate) hits: u16,
     pub(crate) request_bytes: u32,
     pub(crate) reply_bytes: u32,

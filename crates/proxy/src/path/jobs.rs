@@ -197,6 +197,14 @@ impl Jobs {
         }
     }
 
+    /// Counts the keys of a job of a client of whose values nothing is known, until its legs are answered.
+    pub(crate) fn count_first_keys(&mut self, id: JobId, keys: u16) {
+        let job = &mut self.table[id as usize];
+        let after = if job.is_waiting() { keys.max(job.first_keys) } else { 0 };
+        let before = std::mem::replace(&mut job.first_keys, after);
+        self.clients.first_keys_changed(before, after);
+    }
+
     /// Counts the bytes of a job's replies for its client.
     fn count_bytes(&mut self, id: JobId) {
         let job = &mut self.table[id as usize];
@@ -270,6 +278,7 @@ impl AnsweredJobs<'_> {
         }
         self.jobs.count_bytes(leg.job);
         self.jobs.outstanding.remove(backend);
+        self.jobs.count_first_keys(leg.job, 0);
     }
 
     /// Fails a leg with an error line that names the backend. Allocates that line.

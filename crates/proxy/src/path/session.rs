@@ -308,7 +308,7 @@ impl Session {
                 {
                     return taken;
                 }
-                let access = self.access_of(&request, core);
+                let access = self.access_of(&request, consumed == unread.len(), core);
                 if !self.may_take(access, core) {
                     return self.block(access, core);
                 }
@@ -375,9 +375,13 @@ impl Session {
 
     fn push(&mut self, id: JobId, core: &mut Core) {
         let job = core.jobs.get(id);
-        self.keys_in_order += keys_read(job);
+        let keys = keys_read(job);
+        self.keys_in_order += keys;
         self.request_bytes += job.request_bytes as usize;
         self.queue.push(id);
+        if self.is_unknown(core) {
+            core.jobs.count_first_keys(id, keys as u16);
+        }
     }
 
     /// Counts the bytes in the buffers of this session.

@@ -24,7 +24,8 @@ pub(crate) struct Pending {
     /// The offsets in the output at which the request begins and ends.
     pub(crate) begin: u64,
     pub(crate) end: u64,
-    /// When it was given to the connection.
+    /// When the time for its whole reply began: when it was given to the connection or, on a bulk connection, when the reply before
+    /// it was complete.
     pub(crate) enqueued: Nanos,
     /// When the kernel last accepted bytes of it, or `enqueued` before that.
     pub(crate) accepted: Nanos,
@@ -121,6 +122,13 @@ impl InFlight {
         self.unsent -= usize::from(is_unsent);
         self.late = self.late.saturating_sub(1);
         Some((head, is_unsent))
+    }
+
+    /// Lets the time for the whole reply of the oldest request begin now, because the reply before it is complete.
+    pub(crate) fn begin_next(&mut self, now: Nanos) {
+        if let Some(head) = self.pending.front_mut() {
+            head.enqueued = head.enqueued.max(now);
+        }
     }
 
     /// Records that bytes have arrived: no request is late as long as they do, whichever reply they belong to.

@@ -19,6 +19,7 @@ use crate::path::job::{JobId, LegRef};
 use crate::path::jobs::{AnsweredJobs, Time};
 use crate::path::leg_request::is_read;
 use crate::path::route::Router;
+use clock::Nanos;
 use records::Outcome;
 use std::sync::Arc;
 use wire::Request;
@@ -152,6 +153,14 @@ impl LegSender {
                 connections.active().iter().for_each(|&connection| own.update(connection, connections));
                 own.fill_slots(connections, answered, time);
             }
+        }
+    }
+
+    /// Lets the bulk connections open.
+    pub(crate) fn open_bulk(&mut self, now: Nanos) {
+        if let LoopDiscipline::Pipelined = self.discipline {
+            let backends = self.names.len();
+            (backends..2 * backends).for_each(|connection| self.connections.wake(connection, now));
         }
     }
 

@@ -114,6 +114,11 @@ impl Dispatcher {
         self.replication.finish_background(job, now);
     }
 
+    /// Lets the connections for large replies open before they are needed.
+    pub(crate) fn open_bulk(&mut self, now: Nanos) {
+        self.sender.open_bulk(now);
+    }
+
     /// The connections, for the event loop to read from.
     pub(crate) fn connections(&mut self) -> &mut Connections {
         &mut self.sender.connections

@@ -40,7 +40,7 @@ impl Session {
                     self.refuse_part(line.sequence, RequestError::WrongWordCount, consumed, core);
                 } else {
                     let request = Request::Get { verb: line.verb, exptime: line.exptime, keys };
-                    let access = if is_empty { Access::Local } else { self.access_of(&request, core) };
+                    let access = if is_empty { Access::Local } else { self.access_of(&request, false, core) };
                     if !self.may_take(access, core) {
                         return self.block(access, core);
                     }

@@ -44,6 +44,7 @@ impl Session {
             && (self.connection.outbox.waiting_bytes() as usize) < client_bytes
             && (self.queue.is_delivered()
                 || self.keys_in_order < self.keys_max
+                    && !self.must_go_alone(core)
                     && self.request_bytes < client_bytes
                     && self.expected_bytes(core) < client_bytes)
     }
@@ -58,18 +59,31 @@ impl Session {
             return KEYS_MAX;
         }
         let room = (core.settings.client_buffer_bytes as usize).saturating_sub(self.expected_bytes(core));
-        (room / self.key_bytes()).clamp(1, KEYS_MAX)
+        let keys_max = if self.is_unknown(core) { core.jobs.clients.first_keys_left() } else { KEYS_MAX };
+        (room / self.key_bytes()).clamp(1, keys_max.clamp(1, KEYS_MAX))
     }
 
-    /// The access of a request, whose reply may be expected to be large.
-    pub(super) fn access_of(&self, request: &Request<'_>, core: &Core) -> Access {
+    /// Whether the client has received no reply that shows how large its values are.
+    pub(super) fn is_unknown(&self, core: &Core) -> bool {
+        core.jobs.clients.is_unknown(self.reference())
+    }
+
+    /// Whether the client must wait for its first value, because many keys of such clients are in flight.
+    fn must_go_alone(&self, core: &Core) -> bool {
+        self.is_unknown(core) && core.jobs.clients.first_keys_left() == 0
+    }
+
+    /// The access of a request, whose reply may be expected to be large. With `is_alone`, the client has sent nothing after it.
+    pub(super) fn access_of(&self, request: &Request<'_>, is_alone: bool, core: &Core) -> Access {
         let keys = match request {
             Request::Get { keys, .. } if self.key_bytes() > 1024 => keys.count(),
             _ => 1,
         };
         let access = Access::of(request);
         let access = if core.settings.has_steps { access.with_steps(request) } else { access };
-        access.expecting(keys * self.key_bytes(), core.settings.overlap)
+        // If very many new clients request many large values at once, they delay only each other.
+        let reply_bytes = if self.must_go_alone(core) && !is_alone { usize::MAX } else { keys * self.key_bytes() };
+        access.expecting(reply_bytes, core.settings.overlap)
     }
 
     /// Learns from the size of a reply. The expectation rises at once and falls slowly, because a large value is often followed
@@ -94,6 +108,7 @@ impl Session {
         let has_failed_alone = keys_max == 0 && job.may_exceed;
         let is_repeatable = is_repeatable(job) && !has_failed_alone;
         self.learn(value_bytes, 1);
+        core.jobs.clients.learned(self.reference());
         if is_overtaken {
             core.journal.counters.replies_refused_order.add(1);
             return fail(id, SENT_LATER, core);

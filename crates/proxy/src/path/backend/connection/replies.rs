@@ -4,6 +4,7 @@ use super::{BackendConnection, State};
 use crate::path::backend::in_flight::Pending;
 use crate::path::backend::match_reply::{Expect, ReplyMatch, match_reply};
 use crate::path::backend::requested::is_requested;
+use crate::path::backend::server::Purpose;
 use crate::path::jobs::AnsweredJobs;
 use clock::Nanos;
 use records::Outcome;
@@ -70,6 +71,10 @@ impl BackendConnection {
     fn answer(&mut self, last_line: &[u8], outcome: Outcome, answered: &mut AnsweredJobs<'_>, now: Nanos) {
         let Some((head, is_unsent)) = self.in_flight.pop() else { return };
         (self.silences, self.has_replied) = (0, true);
+        if self.purpose == Purpose::Bulk {
+            // Large replies take their time one after the other, and nothing else waits for them.
+            self.in_flight.begin_next(now);
+        }
         if head.expect == Expect::Probe {
             self.state = State::Open;
             // Later probes do not open the connection.
