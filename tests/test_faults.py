@@ -72,7 +72,7 @@ def test_every_request_is_answered_while_servers_are_killed_and_frozen(servers, 
         summary = tmp_path / "load.json"
         command = [str(WAYSTAGE), "load", "--server", address, "--clients", "32", "--ratio", "1:4", "--quiet"]
         # Few keys, so that all are set before the first server is killed.
-        command += ["--key-maximum", "1000", "--test-time", "60s", "--warm-up", "0s"]
+        command += ["--key-maximum", "1000", "--test-time", "60s", "--warm-up", "0s", "--failed-max", "1"]
         command += ["--json-out-file", str(summary)]
         load = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         time.sleep(1.0)
@@ -87,7 +87,7 @@ def test_every_request_is_answered_while_servers_are_killed_and_frozen(servers, 
         # A server may have taken long to stop or to restart: the end is counted from here.
         time.sleep(5.0)
         load.send_signal(signal.SIGINT)
-        assert load.wait(timeout=60) == 0
+        assert load.wait(timeout=60) in (0, 1)
         proxy.send_signal(signal.SIGTERM)
         assert proxy.wait(timeout=20) == 0, "no job was lost"
     finally:
@@ -99,6 +99,10 @@ def test_every_request_is_answered_while_servers_are_killed_and_frozen(servers, 
     assert result["totals"]["requests_sent"] == result["totals"]["requests_answered"] > 1000
     wrong = {name: result["verification"][name] for name in ("wrong", "torn", "stale", "unexpected_reply")}
     assert set(wrong.values()) == {0}, wrong
+    # Sets fail while a server is away, so their keys cannot be judged until the next one.
+    assert all("could not be judged for staleness" in reason for reason in result["reasons"]), result[
+        "reasons"
+    ]
     assert result["errors"], "the load must see errors of a killed and a frozen server"
     assert all(line.startswith("SERVER_ERROR backend 127.0.0.1:") for line in result["errors"]), result[
         "errors"
