@@ -12,6 +12,7 @@ from synthetic import Truth, write_trial
 from waylab.analysis import analyse, read_analysis
 from waylab.predict import predict
 from waylab.report import show_run, write_report
+from waylab.report.page.gates import has_words
 from waylab.report.show import LINES_MAX
 from waylab.runfolder.files import read_run
 
@@ -129,6 +130,11 @@ def test_the_set_up_names_no_default_that_does_not_apply(reported):
         "think time none",
     ):
         assert useless not in set_up, useless
+
+
+def test_every_gate_has_words(reported):
+    names = {gate.name for trial in read_analysis(reported).trials for gate in trial.gates}
+    assert [name for name in names if not has_words(name)] == []
 
 
 def test_gates_are_words_with_units_and_limits(reported):

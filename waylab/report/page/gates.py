@@ -31,8 +31,10 @@ _GATES = {
     "errors": _Words("error replies", "count"),
     "verification": _Words("values that were wrong, torn, stale or unexpected", "count"),
     "steady_state": _Words("the measured window is in a steady state", ""),
-    "agreement": _Words("counts, histograms, laws and settings of all programs agree", ""),
-    "manifest": _Words("the files of the trial are as they were written", ""),
+    "load_verdict": _Words("the load generator found its run valid", ""),
+    "duration": _Words("seconds measured", "s", "≥"),
+    "agreement": _Words("counts, times, settings and laws that disagree between files", "count"),
+    "manifest": _Words("files that changed since the trial wrote them", "count"),
 }
 
 
@@ -53,6 +55,8 @@ def gate_value(name: str, value: float | None) -> str:
         return f"{100 * value:+.2g} %" if value else "0 %"
     if unit == "seconds":
         return f"{1000 * value:.3g} ms"
+    if unit == "s":
+        return f"{value:.4g} s"
     return f"{value:,.4g}"
 
 
@@ -62,3 +66,13 @@ def gate_limit(name: str, limit: float | None) -> str:
         return NONE
     sign = _GATES[name].sign if name in _GATES else ""
     return f"{sign} {gate_value(name, limit).lstrip('+')}".strip()
+
+
+def is_lower_limit(name: str) -> bool:
+    """Return whether a value must be at least the limit."""
+    return name in _GATES and _GATES[name].sign == "≥"
+
+
+def has_words(name: str) -> bool:
+    """Return whether a gate is described here."""
+    return name in _GATES

@@ -41,7 +41,7 @@ def _gates(content: Content) -> list[Reliance]:
         if not trial.gates and not trial.used:
             failed["not run" if not trial.run else "no readable result"] += 1
     lines += [
-        Reliance("bad", f"{count} failed: {gate_words(name)}.")
+        Reliance("bad", f"{count} {'trial' if count == 1 else 'trials'} failed: {gate_words(name)}.")
         for name, count in failed.most_common(_GATES_MAX)
     ]
     return lines

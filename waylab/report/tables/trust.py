@@ -3,7 +3,7 @@
 from html import escape
 
 from waylab.report.page.content import Content
-from waylab.report.page.gates import gate_limit, gate_value, gate_words
+from waylab.report.page.gates import gate_limit, gate_value, gate_words, is_lower_limit
 from waylab.report.page.numbers import (
     NONE,
     interval,
@@ -72,10 +72,7 @@ def _furthest(gates: list[Gate]) -> float | None:
     limit = gates[0].limit
     if not known or limit is None:
         return None
-    # Values of a lower limit lie above it; those of an upper one below, or on both sides of zero.
-    lower = (
-        all(gate.value >= limit for gate in gates if gate.passed and gate.value is not None) and limit > 0.5
-    )
+    lower = is_lower_limit(gates[0].name)
     return min(known) if lower else max(known, key=abs)
 
 
