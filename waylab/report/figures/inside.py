@@ -4,7 +4,7 @@ import altair as alt
 
 from waylab.report.figures import style
 from waylab.report.figures.figure import Figure, legend, milliseconds, values, x_axis
-from waylab.report.figures.rows import Row, ratio_columns
+from waylab.report.figures.rows import Row, distinct, ratio_columns
 from waylab.report.figures.stacked import stacked
 from waylab.report.page.content import Content
 
@@ -107,7 +107,7 @@ def cpu_time(content: Content) -> Figure | None:
         for c in content.configurations
         if "total" in c.cpu_per_request_ns
     ]
-    bars = stacked(content, rows, totals, _ROLES, ("CPU time per request, µs", 1e3))
+    bars = stacked(content, rows, totals, distinct(rows, "part"), ("CPU time per request, µs", 1e3))
     caption = "User and system time of each program in the measured window, by the requests of that window."
     return Figure("cpu-time", "CPU time", caption, bars)
 

@@ -64,7 +64,7 @@ def _loosened(content: Content) -> list[Reliance]:
         if isinstance(limit, bool):
             parts.append(f"{gate_words(stem)} switched off")
             continue
-        text = f"{gate_words(stem)}, limit {gate_value(stem, limit)}"
+        text = f"{gate_words(stem)}, limit {gate_value(stem, limit).lstrip('+')}"
         if found:
             worst = min(found) if name.endswith("_min") else max(found, key=abs)
             text += f" (measured at worst {gate_value(stem, worst)})"
