@@ -36,7 +36,7 @@ def ask(url, request):
 
 
 def request(line, *headers):
-    return b"\r\n".join([line, b"host: test", b"connection: close", *headers, b"", b""])
+    return b"\r\n".join([line, b"host: localhost", b"connection: close", *headers, b"", b""])
 
 
 @pytest.mark.parametrize("path", METHODS)

@@ -134,6 +134,7 @@ class RunDatabase:
         command = [
             str(self._programs.waystage),
             "messages",
+            "--insecure",
             "--database",
             self._server.connection_string(_TEMPLATE),
         ]

@@ -1,5 +1,6 @@
 //! The checked configuration of the service: the database, the address, the dispatch discipline, and every limit.
 
+mod exposure;
 mod file;
 mod token;
 
@@ -80,6 +81,15 @@ pub struct ClientLimits {
     pub unread_timeout: Duration,
 }
 
+/// What web pages in browsers may do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BrowserConfig {
+    /// Names of the service besides `localhost` and the one in `listen`. Without tokens, requests for other names are refused.
+    pub allowed_hosts: Vec<String>,
+    /// Origins whose pages may use the service, such as `https://app.example`.
+    pub cors_origins: Vec<String>,
+}
+
 /// Where records are written, and of how many requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordsConfig {
@@ -104,6 +114,8 @@ pub struct Config {
     pub tokens: Vec<TokenConfig>,
     /// Whether `/metrics` requires a token with the permission `admin`.
     pub metrics_need_token: bool,
+    /// What web pages may do.
+    pub browsers: BrowserConfig,
     /// Limits of client connections.
     pub clients: ClientLimits,
     /// How requests reach the database.
@@ -164,6 +176,7 @@ impl Default for Config {
             tls: None,
             tokens: Vec::new(),
             metrics_need_token: false,
+            browsers: BrowserConfig::default(),
             clients: ClientLimits::default(),
             dispatch: DispatchConfig::Fused { lanes: 2 },
             threads: None,

@@ -15,6 +15,7 @@ mod start;
 mod http {
     pub(crate) mod accept;
     pub(crate) mod active_request;
+    pub(crate) mod browsers;
     pub(crate) mod client_connection;
     pub(crate) mod handle;
     pub(crate) mod problem;
@@ -94,8 +95,8 @@ mod observe {
 }
 
 pub use config::{
-    ClientLimits, Config, ConfigError, Discipline, DispatchConfig, Document, FileError, IdentityFiles, Limits,
-    Permission, RecordsConfig, ServiceFile, TokenConfig, TokenFile,
+    BrowserConfig, ClientLimits, Config, ConfigError, Discipline, DispatchConfig, Document, FileError, IdentityFiles,
+    Limits, Permission, RecordsConfig, ServiceFile, TokenConfig, TokenFile,
 };
 pub use embedded::{Embedded, EmbeddedError};
 pub use start::{MessagesError, RunningService, check, start};

@@ -7,6 +7,7 @@ use crate::database::monitor;
 use crate::database::peers::Peers;
 use crate::database::redelivery::Redelivery;
 use crate::http::accept::Acceptor;
+use crate::http::browsers::Browsers;
 use crate::http::handle::Service;
 use crate::http::router;
 use crate::http::tokens::Tokens;
@@ -122,6 +123,7 @@ pub fn start(config: &Config, clock: Clock) -> Result<RunningService, MessagesEr
         clients: config.clients,
         connections: connections.clone(),
         tokens: Tokens::new(&config.tokens),
+        browsers: Browsers::new(&config.browsers, &config.listen, !config.tokens.is_empty()),
         metrics_need_token: config.metrics_need_token,
         clock: clock.clone(),
     };

@@ -70,7 +70,7 @@ fn an_incomplete_head_times_out() {
     assert_eq!(rest(&mut stream), "");
     // The same after a complete request.
     let mut stream = connect(running.address());
-    stream.write_all(b"GET /v1/queues HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    stream.write_all(b"GET /v1/queues HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
     let mut head = [0; 12];
     stream.read_exact(&mut head).unwrap();
     assert_eq!(&head, b"HTTP/1.1 200");
@@ -86,7 +86,7 @@ fn an_incomplete_body_times_out() {
     let mut stream = connect(running.address());
     stream
         .write_all(
-            b"POST /v1/queues/q/messages HTTP/1.1\r\nhost: x\r\nwaystage-sender: a\r\ncontent-length: 10\r\n\r\n12345",
+            b"POST /v1/queues/q/messages HTTP/1.1\r\nhost: localhost\r\nwaystage-sender: a\r\ncontent-length: 10\r\n\r\n12345",
         )
         .unwrap();
     let reply = rest(&mut stream);
@@ -101,7 +101,7 @@ fn a_client_that_does_not_read_times_out() {
     let running = start(ClientLimits { unread_timeout: SHORT, ..PATIENT }, Some(1 << 20));
     let mut stream = connect(running.address());
     // The replies are much larger than the socket buffers, and the client reads none of them.
-    let ask = b"POST /v1/queues/q/messages:pop HTTP/1.1\r\nhost: x\r\n\r\n";
+    let ask = b"POST /v1/queues/q/messages:pop HTTP/1.1\r\nhost: localhost\r\n\r\n";
     for _ in 0..40 {
         stream.write_all(ask).unwrap();
     }
@@ -120,7 +120,7 @@ fn idle_connections_time_out_and_long_polls_do_not() {
     let running = start(ClientLimits { idle_timeout: Duration::from_millis(800), ..PATIENT }, None);
     let mut silent = connect(running.address());
     let mut polling = connect(running.address());
-    polling.write_all(b"POST /v1/queues/q/messages:pop?wait=1500ms HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    polling.write_all(b"POST /v1/queues/q/messages:pop?wait=1500ms HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
     assert_eq!(rest(&mut silent), "");
     let reply = rest(&mut polling);
     assert!(reply.starts_with("HTTP/1.1 204"), "{reply}");
@@ -137,7 +137,7 @@ fn a_connection_over_the_limit_gets_503() {
         assert_eq!(client.short("GET", "/healthz").0, 200);
     }
     let mut stream = connect(address);
-    stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
     let reply = rest(&mut stream);
     let (head, body) = reply.split_once("\r\n\r\n").unwrap();
     assert!(head.starts_with("HTTP/1.1 503") && head.contains("retry-after: 1"), "{reply}");
@@ -150,7 +150,7 @@ fn a_connection_over_the_limit_gets_503() {
     // The service frees the place when it notices the end of the connection.
     loop {
         let mut stream = connect(address);
-        stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+        stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
         if rest(&mut stream).starts_with("HTTP/1.1 200") {
             break;
         }
@@ -163,13 +163,13 @@ fn a_connection_over_the_limit_gets_503() {
 fn a_head_that_is_too_large_is_refused_and_requests_in_a_row_are_answered_in_order() {
     let running = start(PATIENT, None);
     let mut stream = connect(running.address());
-    let long = format!("GET /v1/queues HTTP/1.1\r\nhost: x\r\nx: {}\r\n\r\n", "y".repeat(1_000_000));
+    let long = format!("GET /v1/queues HTTP/1.1\r\nhost: localhost\r\nx: {}\r\n\r\n", "y".repeat(1_000_000));
     let _ = stream.write_all(long.as_bytes());
     let reply = rest(&mut stream);
     assert!(reply.is_empty() || reply.starts_with("HTTP/1.1 431"), "{reply}");
     let mut stream = connect(running.address());
-    let ask = "GET /v1/queues/a HTTP/1.1\r\nhost: x\r\n\r\n".repeat(3)
-        + "GET /v2 HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    let ask = "GET /v1/queues/a HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(3)
+        + "GET /v2 HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
     stream.write_all(ask.as_bytes()).unwrap();
     let reply = rest(&mut stream);
     let statuses: Vec<&str> = reply.split("HTTP/1.1 ").skip(1).map(|part| &part[..3]).collect();
@@ -195,7 +195,7 @@ fn only_bytes_that_arrived_count_as_memory() {
     let running = serve(&Config { limits, ..config(PATIENT, None) });
     let address = running.address();
     let head = format!(
-        "POST /v1/queues/q/messages HTTP/1.1\r\nhost: x\r\nwaystage-sender: a\r\ncontent-length: {LIMIT}\r\n\r\n"
+        "POST /v1/queues/q/messages HTTP/1.1\r\nhost: localhost\r\nwaystage-sender: a\r\ncontent-length: {LIMIT}\r\n\r\n"
     );
     let mut announcing: Vec<TcpStream> = (0..5).map(|_| connect(address)).collect();
     announcing.iter_mut().for_each(|stream| stream.write_all(head.as_bytes()).unwrap());
@@ -222,7 +222,7 @@ fn unread_replies_occupy_memory_until_nothing_more_is_fetched() {
     let running = serve(&Config { limits, ..config(PATIENT, Some(BODY_BYTES)) });
     let address = running.address();
     let mut deaf = connect(address);
-    deaf.write_all(b"GET /v1/queues/q/messages/head HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    deaf.write_all(b"GET /v1/queues/q/messages/head HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
     wait_for_buffered(address, |bytes| bytes > 0.0);
     let mut other = Client::connect(address, "me");
     let (status, text) = other.short("GET", "/v1/queues/q/messages/head");

@@ -47,6 +47,9 @@ fn everything() -> ServiceFile {
         key_retention: second,
         shutdown_timeout: second,
         metrics_need_token: Some(true),
+        insecure: Some(true),
+        allowed_hosts: Some(vec!["a".into()]),
+        cors_origins: Some(vec!["http://a".into()]),
         tokens: vec![TokenFile {
             token: Some("0123456789abcdef".into()),
             token_file: Some("a".into()),
@@ -108,7 +111,7 @@ fn the_example_with_tokens_is_valid() {
 
 #[test]
 fn every_mistake_is_one_clear_line() {
-    let token = |rest: &str| format!("listen = \"a:1\"\n[[token]]\n{rest}");
+    let token = |rest: &str| format!("listen = \"[::1]:1\"\n[[token]]\n{rest}");
     let cases = [
         ("listn = 'a:1'".into(), "x.toml:1: listn: there is no such key; did you mean listen?"),
         ("\n\nfrobnicate = 1".into(), "x.toml:3: frobnicate: there is no such key; give one of: listen, database,"),
@@ -123,6 +126,20 @@ fn every_mistake_is_one_clear_line() {
         ("sample = 3".into(), "x.toml:1: sample: 3 has no effect without records; give records, a directory"),
         ("tls-key = 'a'".into(), "x.toml:1: tls-key: has no certificate; give tls-certificate"),
         ("listen = ".into(), "x.toml:1: "),
+        (
+            "listen = '0.0.0.0:1'".into(),
+            "x.toml:1: listen: others can reach 0.0.0.0:1, and there are no tokens; add [[token]] tables, or set insecure",
+        ),
+        (
+            "listen = '0.0.0.0:1'\n[[token]]\ntoken = '0123456789abcdef'\nsender = 'a'\npermissions = ['send']".into(),
+            "x.toml:1: listen: others can reach 0.0.0.0:1, and tokens would cross the network in clear text; give tls-cert",
+        ),
+        (
+            "allowed-hosts = ['a:1']".into(),
+            "x.toml:1: allowed-hosts: \"a:1\" is not a host name; give names without a port",
+        ),
+        ("cors-origins = ['*']".into(), "x.toml:1: cors-origins: \"*\" is not an origin; give scheme, host and port"),
+        ("insecure = 'yes'".into(), "x.toml:1: insecure: "),
         (token("sender = 'a'\npermissions = ['send']"), "x.toml:2: token: is missing; give token or token-file"),
         (
             token("token = 'short'\nsender = 'a'\npermissions = ['send']"),

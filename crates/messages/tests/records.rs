@@ -84,7 +84,7 @@ fn a_client_that_disconnects_leaves_a_record() {
     let mut client = Client::connect(running.address(), "alice");
     assert_eq!(client.short("PUT", "/v1/queues/q").0, 201);
     let mut gone = TcpStream::connect(running.address()).unwrap();
-    gone.write_all(b"POST /v1/queues/q/messages:pop?wait=50s HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    gone.write_all(b"POST /v1/queues/q/messages:pop?wait=50s HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
     while !client.short("GET", "/metrics").1.contains("waystage_messages_long_polls 1") {
         std::thread::sleep(PATIENCE);
     }

@@ -23,7 +23,7 @@ fn with_tls_plain_connections_are_refused() {
     let running = serve(&Config { listen: "127.0.0.1:0".into(), dispatch, tls, ..Config::default() });
     let mut client = authority.client(running.address(), None);
     for _ in 0..2 {
-        client.write_all(b"POST /v1/queues/q/messages:pop HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+        client.write_all(b"POST /v1/queues/q/messages:pop HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
         let mut text = String::new();
         while !text.ends_with("\r\n\r\n") {
             let mut byte = [0];
@@ -33,12 +33,12 @@ fn with_tls_plain_connections_are_refused() {
         assert!(text.starts_with("HTTP/1.1 204") && text.contains("server-timing"), "{text}");
     }
     let mut plain = TcpStream::connect(running.address()).unwrap();
-    plain.write_all(b"GET /v1/queues HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    plain.write_all(b"GET /v1/queues HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
     let mut reply = Vec::new();
     // The service may close or reset the connection.
     let _ = plain.read_to_end(&mut reply);
     assert!(!reply.starts_with(b"HTTP"), "{reply:?}");
-    client.write_all(b"GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+    client.write_all(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
     let mut page = String::new();
     let _ = client.read_to_string(&mut page);
     assert!(page.contains("waystage_messages_clients_tls_failed_total 1"), "{page}");

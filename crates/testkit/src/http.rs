@@ -40,7 +40,7 @@ impl Http {
     /// # Errors
     /// If the connection breaks or the reply is not HTTP.
     pub fn request(&mut self, method: &str, path: &str, headers: &[&str], body: &[u8]) -> io::Result<HttpReply> {
-        let mut text = format!("{method} {path} HTTP/1.1\r\nhost: test\r\ncontent-length: {}\r\n", body.len());
+        let mut text = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n", body.len());
         for header in headers {
             text.push_str(header);
             text.push_str("\r\n");

@@ -56,6 +56,11 @@ pub(crate) fn run(arguments: &MessagesArguments) -> Result<ExitCode, String> {
         return Ok(ExitCode::SUCCESS);
     }
     fit_into_descriptors(&mut config)?;
+    if arguments.flags.shows_password() {
+        eprintln!(
+            "waystage: messages: the password in --database is visible in the list of processes; use `database` in --config FILE"
+        );
+    }
     let mut signals = StopSignals::take_over()?;
     if is_null {
         eprintln!("waystage: messages: MEASURING MODE: there is no database, and all messages are lost");

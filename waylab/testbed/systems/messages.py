@@ -50,7 +50,7 @@ class RunningMessagesSystem(RunningSystem):
         messages = self.trial.system.messages
         if messages.dispatch == "canned":
             return [sys.executable, str(Path(canned.__file__)), f"{address}:0"]
-        command = [str(self.waystage), "messages", "--listen", f"{address}:0"]
+        command = [str(self.waystage), "messages", "--listen", f"{address}:0", "--insecure"]
         command += ["--dispatch", messages.dispatch]
         if database:
             command += ["--database", database]

@@ -1,8 +1,11 @@
 //! The configuration as a file or the arguments contain it, without defaults, and its checks. The fields are the keys of the file and, in
 //! part, arguments; examples/messages/reference.toml describes each.
 
+use super::exposure;
 use super::token;
-use super::{ClientLimits, Config, DispatchConfig, IdentityFiles, Limits, Permission, RecordsConfig, TokenConfig};
+use super::{
+    BrowserConfig, ClientLimits, Config, DispatchConfig, IdentityFiles, Limits, Permission, RecordsConfig, TokenConfig,
+};
 use configuration::text::{opt_size, opt_time};
 use configuration::{ConfigError, FromDocument};
 use serde::{Deserialize, Serialize};
@@ -88,6 +91,9 @@ pub struct ServiceFile {
     #[serde(with = "opt_time", default)]
     pub shutdown_timeout: Option<Duration>,
     pub metrics_need_token: Option<bool>,
+    pub insecure: Option<bool>,
+    pub allowed_hosts: Option<Vec<String>>,
+    pub cors_origins: Option<Vec<String>>,
     #[serde(rename = "token", default, skip_serializing_if = "Vec::is_empty")]
     pub tokens: Vec<TokenFile>,
 }
@@ -115,7 +121,7 @@ impl ServiceFile {
             tls_certificate, tls_key, connections_max, idle_timeout, head_timeout, body_timeout, unread_timeout,
             body_limit, batch_limit, queue, queue_bytes, memory, long_polls, long_poll_limit, poll_interval,
             statement_messages, statement_bytes, delay_limit, expiry_limit, lease_limit, key_retention, shutdown_timeout,
-            metrics_need_token,
+            metrics_need_token, insecure, allowed_hosts, cors_origins,
         })
     }
 
@@ -132,6 +138,7 @@ impl ServiceFile {
             return Err(refuse("sample", format!("{sample} has no effect without records; give records, a directory")));
         }
         let tokens = self.tokens.into_iter().enumerate().map(|(place, token)| token.config(place));
+        let is_insecure = self.insecure.unwrap_or(false);
         let config = Config {
             database: self.database.unwrap_or_default(),
             database_authority: self.database_authority,
@@ -139,6 +146,10 @@ impl ServiceFile {
             tls,
             tokens: tokens.collect::<Result<_, _>>()?,
             metrics_need_token: self.metrics_need_token.unwrap_or(false),
+            browsers: BrowserConfig {
+                allowed_hosts: self.allowed_hosts.unwrap_or_default(),
+                cors_origins: self.cors_origins.unwrap_or_default(),
+            },
             clients: ClientLimits {
                 connections_max: self.connections_max.unwrap_or(defaults.clients.connections_max),
                 idle_timeout: self.idle_timeout.unwrap_or(defaults.clients.idle_timeout),
@@ -169,6 +180,7 @@ impl ServiceFile {
             shutdown_timeout: self.shutdown_timeout.unwrap_or(defaults.shutdown_timeout),
         };
         check(&config)?;
+        exposure::check(&config, is_insecure)?;
         Ok(config)
     }
 

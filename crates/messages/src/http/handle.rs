@@ -4,6 +4,7 @@
 use crate::config::{ClientLimits, Limits};
 use crate::http::accept::Origin;
 use crate::http::active_request::ActiveRequest;
+use crate::http::browsers::Browsers;
 use crate::http::problem::Problem;
 use crate::http::reply;
 use crate::http::tokens::{Grant, Tokens};
@@ -38,6 +39,7 @@ pub(crate) struct Service {
     pub(crate) clients: ClientLimits,
     pub(crate) connections: Arc<ClientConnections>,
     pub(crate) tokens: Tokens,
+    pub(crate) browsers: Browsers,
     /// Whether `/metrics` requires a token with the permission `admin`.
     pub(crate) metrics_need_token: bool,
     pub(crate) clock: Clock,
@@ -46,28 +48,33 @@ pub(crate) struct Service {
 /// Handles one request, from its head to its response.
 pub(crate) async fn handle(
     service: Arc<Service>,
-    parse: Parse,
+    parse: Result<Parse, Problem>,
     path: HashMap<String, String>,
     request: Request,
 ) -> Response {
     let (mut parts, body) = request.into_parts();
     let Some(origin) = parts.extensions.remove::<Arc<Origin>>() else { return Problem::unknown_path().response() };
     let mut active = ActiveRequest::begin(origin);
-    // Paths outside /v1 need no token.
-    let grant = match parts.uri.path().starts_with("/v1") {
-        true => service.tokens.grant(&mut parts.headers),
-        false => Ok(Grant::default()),
-    };
-    let body = match &grant {
+    // The head decides whether the body is read: a body occupies memory that all clients share.
+    let admitted = service.browsers.check(&parts).and_then(|()| {
+        // Paths outside /v1 need no token.
+        let is_open = !parts.uri.path().starts_with("/v1");
+        let grant = if is_open { Grant::default() } else { service.tokens.grant(&mut parts.headers)? };
+        Ok((grant, parse?))
+    });
+    let body = match &admitted {
         Ok(_) => read_in_time(body, &parts.headers, &service, parts.uri.path()).await,
         Err(problem) => Err(problem.clone()),
     };
     active.received();
-    let parsed = body.and_then(|(body, reservation)| {
-        let (uri, headers, limits) = (&parts.uri, &parts.headers, &service.limits);
-        Ok((parse(&HttpRequest { path: &path, uri, headers, body, limits })?, reservation))
-    });
-    let grant = grant.unwrap_or_default();
+    let (grant, parsed) = match (admitted, body) {
+        (Ok((grant, parse)), Ok((body, reservation))) => {
+            let (uri, headers, limits) = (&parts.uri, &parts.headers, &service.limits);
+            let parsed = parse(&HttpRequest { path: &path, uri, headers, body, limits });
+            (grant, parsed.map(|parsed| (parsed, reservation)))
+        }
+        (Err(problem), _) | (_, Err(problem)) => (Grant::default(), Err(problem)),
+    };
     let parsed = parsed.and_then(|(parsed, reservation)| grant.check(&parsed.work).map(|()| (parsed, reservation)));
     active.measurements.stamp(Stage::Parsed, service.clock.now());
     let (outcome, format) = match parsed {

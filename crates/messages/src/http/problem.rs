@@ -60,6 +60,11 @@ impl Problem {
         Problem::new(StatusCode::FORBIDDEN, "forbidden", "Forbidden", detail)
     }
 
+    /// A web page of another origin has made a browser send the request.
+    pub(crate) fn foreign_origin(detail: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::FORBIDDEN, "foreign-origin", "Foreign origin", detail)
+    }
+
     /// The body did not arrive in time.
     pub(crate) fn request_timeout(limit: Duration) -> Problem {
         let detail = format!("the body did not arrive within {limit:?}");

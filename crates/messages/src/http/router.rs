@@ -17,6 +17,11 @@ use clock::Process;
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
+use tower_http::cors::{AllowHeaders, AllowMethods, AllowOrigin, CorsLayer, ExposeHeaders};
+
+/// How long a browser may keep the answer to a preflight request.
+const PREFLIGHT_VALID: Duration = Duration::from_secs(600);
 
 type Names = Result<Path<HashMap<String, String>>, PathRejection>;
 type ResponseFuture = Pin<Box<dyn Future<Output = Response> + Send>>;
@@ -30,7 +35,7 @@ pub(crate) fn router(service: Arc<Service>) -> Router {
     for operation in table::operations() {
         let method = filter(operation.method);
         let handler = match operation.handler {
-            Handler::Work(read) => on(method, at(read)),
+            Handler::Work(parse) => on(method, at(Ok(parse))),
             Handler::Alive => on(method, async || fixed("text/plain; charset=utf-8", "ok\n".into())),
             Handler::Ready => on(method, readiness),
             Handler::Metrics => on(method, metrics_page),
@@ -45,10 +50,27 @@ pub(crate) fn router(service: Arc<Service>) -> Router {
         };
         router = router.route(operation.path, handler);
     }
-    router
-        .fallback(at(|_| Err(Problem::unknown_path())))
-        .method_not_allowed_fallback(at(|_| Err(Problem::method_not_allowed())))
-        .with_state(service)
+    let origins = service.browsers.cors_origins();
+    let cors = (!origins.is_empty()).then(|| cors(origins));
+    let router = router
+        .fallback(at(Err(Problem::unknown_path)))
+        .method_not_allowed_fallback(at(Err(Problem::method_not_allowed)))
+        .with_state(service);
+    match cors {
+        Some(cors) => router.layer(cors),
+        None => router,
+    }
+}
+
+/// Lets the pages of these origins use the service.
+fn cors(origins: &[String]) -> CorsLayer {
+    let origins = origins.iter().filter_map(|origin| HeaderValue::from_str(origin).ok());
+    CorsLayer::new()
+        .allow_origin(AllowOrigin::list(origins))
+        .allow_methods(AllowMethods::mirror_request())
+        .allow_headers(AllowHeaders::mirror_request())
+        .expose_headers(ExposeHeaders::any())
+        .max_age(PREFLIGHT_VALID)
 }
 
 fn filter(method: Method) -> MethodFilter {
@@ -71,12 +93,12 @@ fn fixed(media_type: &'static str, body: Bytes) -> Response {
     response
 }
 
-/// The axum handler of an operation with this parsing function.
-fn at(parse: Parse) -> impl Fn(State<Arc<Service>>, Names, Request) -> ResponseFuture + Clone {
+/// The axum handler of an operation with this parsing function, or of requests that have no operation.
+fn at(parse: Result<Parse, fn() -> Problem>) -> impl Fn(State<Arc<Service>>, Names, Request) -> ResponseFuture + Clone {
     move |State(service): State<Arc<Service>>, names: Names, request: Request| -> ResponseFuture {
         // A path that cannot be decoded yields no names, and parsing then reports the missing name.
         let path = names.map_or_else(|_| HashMap::new(), |Path(path)| path);
-        Box::pin(handle(service, parse, path, request))
+        Box::pin(handle(service, parse.map_err(|problem| problem()), path, request))
     }
 }
 

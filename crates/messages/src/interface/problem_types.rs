@@ -13,6 +13,7 @@ pub(crate) const PROBLEM_TYPES: &[ProblemType] = &[
     problem_type("invalid-request", 400, "a parameter, a header or the document is invalid; nothing was done"),
     problem_type("unauthorized", 401, "the bearer token is missing or unknown; nothing was done"),
     problem_type("forbidden", 403, "the token does not permit this; nothing was done"),
+    problem_type("foreign-origin", 403, "a web page of another origin made a browser send this; nothing was done"),
     problem_type("unknown-path", 404, "no operation has this path"),
     problem_type("unknown-queue", 404, "no queue has this name"),
     problem_type("method-not-allowed", 405, "the path has other methods, listed in the header `Allow`"),
@@ -39,6 +40,7 @@ pub(crate) const PROBLEM_TYPES: &[ProblemType] = &[
 /// The problem types of every operation that uses the database.
 pub(crate) const COMMON_PROBLEMS: &[&str] = &[
     "invalid-request",
+    "foreign-origin",
     "request-timeout",
     "body-too-large",
     "internal-error",

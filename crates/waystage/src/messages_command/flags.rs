@@ -17,6 +17,9 @@ pub(super) struct MessagesFlags {
     /// Listen on this address; port 0 selects a free port [default: 127.0.0.1:8080].
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<String>,
+    /// Start although others can reach the service and there are no tokens, or no TLS for the tokens.
+    #[arg(long)]
+    insecure: bool,
     /// How requests reach the database: fused combines waiting requests into one statement, pool uses one statement for each request,
     /// none answers without a database, to measure the rest of the service: ALL MESSAGES ARE LOST [default: fused].
     #[arg(long, value_name = "fused|pool|none", value_parser = dispatch)]
@@ -92,10 +95,19 @@ pub(super) fn is_set(flags: &ServiceFile, key: &str) -> bool {
 }
 
 impl MessagesFlags {
+    /// Whether the arguments, which every user of the host can list, contain a password.
+    pub(super) fn shows_password(&self) -> bool {
+        self.database.as_deref().is_some_and(|url| {
+            let user = url.split_once("://").and_then(|(_, rest)| rest.split_once('@'));
+            user.is_some_and(|(user, _)| user.contains(':')) || url.contains("password=")
+        })
+    }
+
     /// The keys that the arguments set.
     pub(super) fn as_file(&self) -> ServiceFile {
         ServiceFile {
             listen: self.listen.clone(),
+            insecure: self.insecure.then_some(true),
             database: self.database.clone(),
             database_authority: self.database_authority.clone(),
             dispatch: self.dispatch,

@@ -1,0 +1,136 @@
+//! Refuses what a web page of another origin makes a browser send. A service without tokens permits everything, and a browser reaches the
+//! services of its own host and network, so any page could otherwise pop messages.
+
+use crate::config::BrowserConfig;
+use crate::http::problem::Problem;
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, HeaderName, header, request::Parts};
+use std::net::IpAddr;
+
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// Which hosts and origins a service accepts.
+#[derive(Clone, Debug)]
+pub(crate) struct Browsers {
+    /// None if requests need tokens, which no foreign page knows.
+    hosts: Option<Vec<String>>,
+    cors_origins: Vec<String>,
+}
+
+impl Browsers {
+    /// A service that listens at this address.
+    pub(crate) fn new(config: &BrowserConfig, listen: &str, has_tokens: bool) -> Browsers {
+        let own = listen.parse::<Authority>().map(|authority| authority.host().to_ascii_lowercase());
+        let hosts = config.allowed_hosts.iter().map(|host| host.to_ascii_lowercase());
+        let hosts = hosts.chain(own).chain(["localhost".into()]).collect();
+        Browsers { hosts: (!has_tokens).then_some(hosts), cors_origins: config.cors_origins.clone() }
+    }
+
+    /// The origins whose pages may use the service.
+    pub(crate) fn cors_origins(&self) -> &[String] {
+        &self.cors_origins
+    }
+
+    /// Checks the head of a request.
+    pub(crate) fn check(&self, head: &Parts) -> Result<(), Problem> {
+        let Some(hosts) = &self.hosts else { return Ok(()) };
+        let host = host(head);
+        if let Some(host) = &host
+            && !is_allowed(host, hosts)
+        {
+            // A name of an attacker that resolves to this service makes the attacker's page one of the same origin.
+            return Err(Problem::foreign_origin(format!(
+                "the host {:?} is not one of this service; add it to allowed-hosts",
+                host.host()
+            )));
+        }
+        let origin = text(&head.headers, &header::ORIGIN);
+        if origin.is_some_and(|origin| self.cors_origins.iter().any(|allowed| allowed == origin)) {
+            return Ok(());
+        }
+        let own = host.as_ref().map(|host| [format!("http://{host}"), format!("https://{host}")]);
+        if let Some(origin) = origin
+            && !own.is_some_and(|own| own.iter().any(|own| own.eq_ignore_ascii_case(origin)))
+        {
+            return Err(Problem::foreign_origin(format!(
+                "pages of {origin:?} may not use this service; see cors-origins"
+            )));
+        }
+        match text(&head.headers, &SEC_FETCH_SITE) {
+            Some(site @ ("cross-site" | "same-site")) => {
+                Err(Problem::foreign_origin(format!("a page of another origin ({site}) may not use this service")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The host that the client wanted; none if it gave none, as no browser does.
+fn host(head: &Parts) -> Option<Authority> {
+    let given = text(&head.headers, &header::HOST).map(|host| host.parse::<Authority>());
+    match given {
+        Some(Ok(host)) => Some(host),
+        // It is no host of ours.
+        Some(Err(_)) => Some(Authority::from_static("invalid")),
+        None => head.uri.authority().cloned(),
+    }
+}
+
+/// Addresses are allowed, because no page can have the origin of an address that it does not have.
+fn is_allowed(host: &Authority, hosts: &[String]) -> bool {
+    let name = host.host().trim_end_matches('.').to_ascii_lowercase();
+    let address = name.trim_start_matches('[').trim_end_matches(']');
+    address.parse::<IpAddr>().is_ok() || hosts.contains(&name)
+}
+
+/// A header as text. What is no text is not empty, so that it does not pass as missing.
+fn text<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
+    headers.get(name).map(|value| value.to_str().unwrap_or("?"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::http::Request;
+
+    fn status(browsers: &Browsers, headers: &[(&str, &str)]) -> u16 {
+        let request = headers
+            .iter()
+            .fold(Request::builder().uri("/v1/queues"), |request, (name, value)| request.header(*name, *value));
+        let (head, ()) = request.body(()).unwrap().into_parts();
+        browsers.check(&head).map_or_else(|problem| problem.status.as_u16(), |()| 200)
+    }
+
+    #[test]
+    fn pages_of_other_origins_are_refused() {
+        let config = BrowserConfig {
+            allowed_hosts: vec!["queues.example".into()],
+            cors_origins: vec!["https://app.example".into()],
+        };
+        let browsers = Browsers::new(&config, "127.0.0.1:8080", false);
+        let host = ("host", "localhost:8080");
+        for (expected, headers) in [
+            (200, &[][..]),
+            (200, &[host]),
+            (200, &[("host", "127.0.0.1")]),
+            (200, &[("host", "[::1]:80")]),
+            (200, &[("host", "Queues.Example.:8080")]),
+            (403, &[("host", "evil.example:8080")]),
+            (403, &[("host", "127.0.0.1.evil.example")]),
+            (403, &[("host", "not a host")]),
+            (200, &[host, ("origin", "http://localhost:8080")]),
+            (403, &[host, ("origin", "http://localhost:8081")]),
+            (403, &[host, ("origin", "https://evil.example")]),
+            (403, &[host, ("origin", "null")]),
+            (200, &[host, ("origin", "https://app.example"), ("sec-fetch-site", "cross-site")]),
+            (403, &[host, ("sec-fetch-site", "cross-site")]),
+            (403, &[host, ("sec-fetch-site", "same-site")]),
+            (200, &[host, ("sec-fetch-site", "same-origin")]),
+            (200, &[host, ("sec-fetch-site", "none")]),
+        ] {
+            assert_eq!(status(&browsers, headers), expected, "{headers:?}");
+        }
+        let with_tokens = Browsers::new(&config, "127.0.0.1:8080", true);
+        assert_eq!(status(&with_tokens, &[("host", "evil.example"), ("origin", "https://evil.example")]), 200);
+    }
+}
