@@ -134,9 +134,6 @@ impl Replication {
         now: Nanos,
         send: &mut impl FnMut(JobId, &Request<'_>, &mut AnsweredJobs<'_>),
     ) -> NextStep {
-        if self.replicas.may_fail_over_late(answered.jobs.get(id)) {
-            answered.jobs.get(id).is_overtaken = answered.jobs.is_overtaken(id);
-        }
         let job = answered.jobs.get(id);
         let replicas = if job.is_shadow() { &self.shadow_replicas } else { &self.replicas };
         let step = replicas.after_leg_answered(job, limits, now);

@@ -7,7 +7,7 @@ mod common;
 
 use clock::Clock;
 use common::{Proxy, disciplines, until};
-use proxy::{Config, FailoverPool, PoolConfig, Timeouts, WarmUp};
+use proxy::{Config, FailoverPool, PoolConfig, RouteConfig, Timeouts, WarmUp};
 use std::net::SocketAddr;
 use std::time::Duration;
 use testkit::{Client, Server, memcached_is_here};
@@ -299,4 +299,31 @@ fn a_write_does_not_fail_over_after_a_later_flush_all() {
         assert_eq!(value(&mut client), None, "{discipline:?}");
         assert_eq!(value_at(failover.address()), None, "{discipline:?}");
     }
+}
+
+#[test]
+fn many_writes_that_fail_over_together_stop_nobody() {
+    if no_memcached() {
+        return;
+    }
+    let (mut main, failover, healthy) = (Server::memcached(), Server::memcached(), Server::memcached());
+    let proxy = proxy(&main, &failover, |config| {
+        config.pools.push(PoolConfig::new("healthy", &[healthy.address().to_string()]));
+        config.pools[2].timeouts = Timeouts::all(Duration::from_secs(60));
+        config.routes.push(RouteConfig { prefix: "healthy:".into(), pool: "healthy".into() });
+    });
+    let mut other = proxy.client();
+    other.ask("set healthy:k 0 0 1\r\nx\r\n", "STORED\r\n");
+    main.freeze();
+    let mut clients: Vec<Client> = (0..60).map(|_| proxy.client()).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        client.send((0..1000).map(|key| format!("set k{number}-{key} 0 0 1\r\nx\r\n")).collect::<String>());
+    }
+    let clock = Clock::monotonic();
+    let end = clock.now() + TIMEOUT * 3;
+    // The client has 10 s of patience.
+    while clock.now() < end {
+        other.ask("get healthy:k\r\n", "VALUE healthy:k 0 1\r\nx\r\nEND\r\n");
+    }
+    main.thaw();
 }

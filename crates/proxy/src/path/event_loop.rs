@@ -8,6 +8,7 @@
 
 use crate::path::addresses::Permit;
 use crate::path::core::{Core, reuse};
+use crate::path::job::{JobId, SessionRef};
 use crate::path::messages::{AcceptMessage, DrainLimits, LoopMessage, NewestAcceptor};
 use crate::path::session::{Gone, Progress, Session};
 use clock::Nanos;
@@ -337,6 +338,9 @@ impl EventLoop {
             answered.sort_by_key(|&id| self.core.jobs.get(id).sequence);
         }
         for id in answered.drain(..) {
+            if self.core.settings.has_steps {
+                self.note_overtaken(id);
+            }
             let Some(session) = self.core.complete(id) else { continue };
             let slot = session.slot as usize;
             if self.sessions.get(slot).is_some_and(|candidate| candidate.number() == session.connection) {
@@ -351,6 +355,23 @@ impl EventLoop {
         let clients = &mut self.core.jobs.clients;
         let sessions = clients.idle.drain(..).chain(clients.unblocked.drain(..));
         self.touched.extend(sessions.map(|session| session.slot as usize));
+    }
+
+    /// Records whether a later write of the same client has overtaken one that may fail over. Of a client that has left, no write
+    /// fails over, because their order is no longer known.
+    fn note_overtaken(&mut self, id: JobId) {
+        let jobs = &mut self.core.jobs;
+        let job = jobs.get(id);
+        let (client, sequence, may_fail_over) = (job.session, job.sequence, job.may_fail_over_late());
+        let session = self.sessions.get_mut(client.slot as usize);
+        let Some(session) = session.filter(|session| session.number() == client.connection) else {
+            jobs.get(id).is_overtaken = client != SessionRef::NONE;
+            return;
+        };
+        if may_fail_over && session.has_answer_after(sequence) {
+            jobs.get(id).is_overtaken = jobs.is_overtaken(id, session.latest_jobs());
+        }
+        session.note_answer(sequence);
     }
 
     /// Writes replies, resumes sessions that were paused or blocked, and closes those that are finished.

@@ -463,6 +463,12 @@ impl Job {
         }
     }
 
+    /// Whether this is a write that may fail over now, after it was in flight for some time: a later one may have failed over before.
+    pub(crate) fn may_fail_over_late(&self) -> bool {
+        let was_sent = || self.legs().iter().any(|leg| leg.sent.is_set() && leg.outcome != Outcome::Answered);
+        matches!(self.follow_up, FollowUp::ReplicatedWrite { .. }) && !self.is_done && !self.is_waiting() && was_sent()
+    }
+
     /// Whether it sends a request to a shadow pool.
     pub(crate) fn is_shadow(&self) -> bool {
         matches!(self.background, Some(BackgroundJob::Shadow { .. }))

@@ -218,13 +218,15 @@ impl Jobs {
         self.count_bytes(id);
     }
 
-    /// Whether a later write of the same client to the same key has failed over, or its reply is complete. Looks at all jobs.
-    pub(crate) fn is_overtaken(&self, id: JobId) -> bool {
+    /// Whether a later write of the same client to the same key has failed over, or its reply is complete. `latest_first` are the
+    /// client's jobs whose replies were not delivered, the last one first.
+    pub(crate) fn is_overtaken(&self, id: JobId, latest_first: impl Iterator<Item = JobId>) -> bool {
         let job = &self.table[id as usize];
-        self.table.iter().any(|other| {
-            let is_later = other.is_live && (other.sequence.wrapping_sub(job.sequence) as i32) > 0;
+        let jobs = latest_first.map(|other| &self.table[other as usize]);
+        let mut later = jobs.take_while(|other| (other.sequence.wrapping_sub(job.sequence) as i32) > 0);
+        later.any(|other| {
             let is_further = other.is_done || matches!(other.follow_up, FollowUp::FailoverWrite { .. });
-            is_later && is_further && other.session == job.session && other.key_bytes == job.key_bytes
+            is_further && other.key_bytes == job.key_bytes
         })
     }
 

@@ -63,6 +63,8 @@ pub(crate) struct Session {
     key_bytes: u32,
     /// The most keys of this client in flight.
     keys_max: u32,
+    /// The highest sequence number of a request that backends have answered; only where writes can fail over.
+    last_answer: u32,
     /// The sequence number of the last request that may have changed a value.
     last_write: Option<u32>,
     rare: Rare,
@@ -119,6 +121,7 @@ impl Session {
             request_bytes: 0,
             key_bytes: FIRST_KEY_BYTES,
             keys_max: FIRST_KEYS_MAX,
+            last_answer: 0,
             last_write: None,
             rare: Rare::default(),
         }
@@ -158,6 +161,23 @@ impl Session {
     fn is_quiet(&self) -> bool {
         let is_open = !self.is_ending && !self.is_input_done && !self.is_closing && !self.connection.is_handshaking();
         self.queue.is_delivered() && is_open && !self.rare.is_in_request()
+    }
+
+    /// Records that backends have answered a request.
+    pub(crate) fn note_answer(&mut self, sequence: u32) {
+        if !self.has_answer_after(sequence) {
+            self.last_answer = sequence;
+        }
+    }
+
+    /// Whether backends have answered a request after this one.
+    pub(crate) fn has_answer_after(&self, sequence: u32) -> bool {
+        (self.last_answer.wrapping_sub(sequence) as i32) > 0
+    }
+
+    /// The jobs whose reply was not delivered, the last one first.
+    pub(crate) fn latest_jobs(&self) -> impl Iterator<Item = JobId> {
+        self.queue.newest_undelivered()
     }
 
     /// The connection, with the input that was not parsed yet.

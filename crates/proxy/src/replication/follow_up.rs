@@ -180,13 +180,6 @@ impl Replicas {
         }
     }
 
-    /// Whether this write may fail over after it was in flight for some time, so that a later one may have failed over before.
-    pub(crate) fn may_fail_over_late(&self, job: &Job) -> bool {
-        let FollowUp::ReplicatedWrite { pool, .. } = job.follow_up else { return false };
-        let was_sent = || job.legs().iter().any(|leg| leg.sent.is_set() && leg.outcome != Outcome::Answered);
-        self.policies[usize::from(pool)].failover_pool.is_some() && !job.is_done && !job.is_waiting() && was_sent()
-    }
-
     /// Counts, once, a write that was acknowledged although a replica has failed.
     fn count_degraded(&self, job: &Job, pool: usize, was_degraded: bool) {
         let Join::Chosen(chosen) = job.join else { return };

@@ -60,6 +60,11 @@ impl JobQueue {
         self.jobs.get(self.delivered_end()).copied()
     }
 
+    /// The jobs that are not delivered, the newest first.
+    pub(super) fn newest_undelivered(&self) -> impl Iterator<Item = JobId> {
+        self.jobs[self.delivered_end()..].iter().rev().copied()
+    }
+
     /// The reply of the oldest job that is not delivered is in the output buffer now.
     pub(super) fn deliver(&mut self) {
         assert!(!self.is_delivered(), "there is a job to deliver");
