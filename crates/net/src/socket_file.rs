@@ -1,5 +1,6 @@
 //! The file of a listening unix socket: a killed process leaves it behind, the next one replaces it.
 
+use rustix::io::Errno;
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::fs;
 use std::io;
@@ -76,6 +77,27 @@ pub(crate) fn remove_stale(path: &Path, kind: Type) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
             Err(io::Error::other("another process listens on it, and is busy: stop that, or give another path"))
         }
+        Err(error) if error.raw_os_error() == Some(Errno::PROTOTYPE.raw_os_error()) => {
+            Err(io::Error::other("another process uses it as a socket of another type: give another path"))
+        }
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixDatagram;
+
+    #[test]
+    fn a_socket_of_another_type_is_left_alone_and_named_in_plain_words() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let used = UnixDatagram::bind(&path).unwrap();
+        let line = remove_stale(&path, Type::STREAM).unwrap_err().to_string();
+        assert_eq!(line, "another process uses it as a socket of another type: give another path");
+        drop(used);
+        remove_stale(&path, Type::STREAM).unwrap();
+        assert!(!path.exists());
     }
 }
