@@ -19,7 +19,8 @@ const MEDIAN_MIN: u64 = 20;
 const ACHIEVED_SHARE: f64 = 0.99;
 /// ... and an open loop that achieves less than this share did not keep up in any case.
 const ACHIEVED_SHARE_MIN: f64 = 0.95;
-/// A larger share of reads whose staleness could not be judged leaves too much unverified.
+/// A larger share of reads whose staleness could not be judged leaves too much unverified, unless
+/// more failures are tolerated.
 const UNJUDGED_SHARE: f64 = 0.01;
 /// In a run with at least this many whole seconds, most of them must have been behind.
 const SECONDS_MIN: usize = 3;
@@ -97,13 +98,14 @@ fn verification(summary: &Summary) -> Vec<String> {
     let mut reasons: Vec<String> =
         found.map(|(values, what)| format!("{values} of {} values {what}", verified.checked)).collect();
     // With noreply no set is acknowledged, so nothing was to be judged.
-    if verified.unjudged as f64 > UNJUDGED_SHARE * verified.checked as f64 && !summary.settings.noreply {
+    let unjudged_max = UNJUDGED_SHARE.max(summary.settings.failed_max);
+    if verified.unjudged as f64 > unjudged_max * verified.checked as f64 && !summary.settings.noreply {
         reasons.push(format!(
             "{} of {} values could not be judged for staleness, because a set of their key had failed; at most {:.0} % may be; \
              look at the errors",
             verified.unjudged,
             verified.checked,
-            100.0 * UNJUDGED_SHARE
+            100.0 * unjudged_max
         ));
     }
     if verified.unexpected_reply > 0 {

@@ -247,6 +247,9 @@ fn too_many_values_that_could_not_be_judged_invalidate_a_run() {
     assert_eq!(judged(&summary), nothing());
     summary.verification.unjudged = 11;
     assert!(judged(&summary).0[0].starts_with("11 of 1000 values could not be judged for staleness"));
+    summary.settings.failed_max = 0.02;
+    assert_eq!(judged(&summary), nothing(), "more failures leave more keys uncertain");
+    summary.settings.failed_max = 0.0;
     summary.settings.noreply = true;
     assert_eq!(judged(&summary), nothing());
 }
