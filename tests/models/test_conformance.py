@@ -149,10 +149,14 @@ def test_exact_results_lie_inside_the_bounds(name):
 
 def test_the_chosen_method_is_the_most_exact_one():
     assert solve(three_tiers()).kind == "exact"
-    assert solve(replicated()).method == "fork-join"
-    assert solve(slots()).method == "layered"
-    with pytest.raises(AssumptionError, match="room for 3"):
-        solve(three_tiers().with_station("store", capacity=3))
+    # The chain of all states is the only exact solver for forks.
+    assert solve(replicated()).method == "markov"
+    assert solve(slots()).method == "markov"
+    assert solve(three_tiers().with_station("store", capacity=3)).method == "markov"
+    # With too many states for it, an approximation, or the reason why there is none.
+    assert solve(replicated(clients=200)).method == "fork-join"
+    with pytest.raises(AssumptionError, match="room for 90"):
+        solve(closed_network({"a": 1.0, "b": 1.0}, 200, 1.0).with_station("b", capacity=90))
 
 
 @pytest.mark.parametrize("method", sorted(set(SOLVERS) - {"markov"}))

@@ -266,7 +266,9 @@ def test_as_many_servers_as_customers_are_a_delay():
 
 def test_servers_are_rates_that_rise_by_one():
     servers = solve_convolution(three_tiers().with_station("store", servers=3))
-    rates = solve_convolution(three_tiers().with_station("store", servers=1, rates=(1, 2, 3)))
+    rates = solve_convolution(
+        three_tiers().with_station("store", servers=1, rates=(1, 2, 3), discipline="ps")
+    )
     assert servers.queue_length == pytest.approx(rates.queue_length, rel=1e-13)
     assert servers.station_waiting_s == pytest.approx(rates.station_waiting_s, rel=1e-12)
     assert rates.utilisation[1, 0] == pytest.approx(1 - rates.present_probability["store"][0], rel=1e-12)

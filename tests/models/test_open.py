@@ -76,7 +76,7 @@ def test_rates_are_a_birth_death_chain():
 
 def test_rates_of_servers_are_servers():
     servers = solve_open(open_network({"a": 0.3}, 8.0, {"a": 3}))
-    rates = solve_open(open_network({"a": 0.3}, 8.0).with_station("a", rates=(1, 2, 3)))
+    rates = solve_open(open_network({"a": 0.3}, 8.0).with_station("a", rates=(1, 2, 3), discipline="ps"))
     assert rates.station_waiting_s == pytest.approx(servers.station_waiting_s, rel=1e-13)
     assert rates.queue_length == pytest.approx(servers.queue_length, rel=1e-13)
 

@@ -9,6 +9,10 @@ def fit_black_box(configuration: Configuration) -> Fit[BlackBoxParameters]:
 
     That the largest second is the capacity is the weak point: in a closed loop both are nearly the same.
     """
+    if configuration.load.rate:
+        raise NotApplicableError(
+            "the loop is open: the most requests in one second are what arrived, not what the system can serve"
+        )
     arrivals = configuration.throughput_per_s.mean
     services = configuration.largest_second_per_s
     if arrivals is None:

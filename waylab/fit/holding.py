@@ -9,6 +9,8 @@ from waylab.fit.parameters import Fit, HoldingParameters, NotApplicableError
 from waylab.runfolder.analysis import Configuration
 
 _POINTS_MIN = 2
+# A mean of 15.9 in use is measured at 16.
+_SAME = 1.1
 
 
 def fit_holding(calibration: Sequence[Configuration], configuration: Configuration) -> Fit[HoldingParameters]:
@@ -47,5 +49,14 @@ def fit_holding(calibration: Sequence[Configuration], configuration: Configurati
             holding_s=[float(time_s) for time_s in holding_s],
         ),
         f"holding time by the number of connections in use, from {len(known)} configurations; time outside as at "
-        f"{nearest.clients} clients",
+        f"{nearest.clients} clients" + _beyond(in_use, levels),
+    )
+
+
+def _beyond(in_use: np.ndarray, levels: Sequence[float]) -> str:
+    """Say that a number in use lies beyond the measured ones."""
+    if in_use[-1] <= levels[-1] * _SAME:
+        return ""
+    return (
+        f"; EXTRAPOLATED: at most {levels[-1]:.3g} were in use there, and the model needs up to {in_use[-1]}"
     )

@@ -29,9 +29,10 @@ def fit_slots(configuration: Configuration) -> Fit[SlotParameters]:
             arrivals_per_s=configuration.throughput_per_s.known_mean(),
             services_per_s=1e9 / holding_ns,
             servers=servers,
-            outside_ns=mean_ns["total"] - holding_ns,
+            outside_ns=mean_ns["total"] - holding_ns - mean_ns.get("queue", 0.0),
         ),
-        f"servers = {which}, service = dispatched to answered; the other stages are added as they are",
+        f"servers = {which}, service = dispatched to answered; the other stages are added as they are, except the "
+        "queue, which the model predicts",
     )
 
 

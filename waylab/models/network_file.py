@@ -2,7 +2,6 @@
 
 import csv
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,23 @@ from waylab.models.service import Service
 
 FORMAT = "waystage-model/1"
 _INFINITE = "infinite"
+_LEAST, _LARGEST = 1e-100, 1e100
+_WHOLE_MAX = 2**63 - 1
+_SHOWN = 60
 _UNITS_S = {"_s": 1.0, "_ms": 1e-3, "_us": 1e-6, "_ns": 1e-9}
-_NETWORK = {"format", "name", "classes", "stations", "visits", "routes", "switching", "forks", "pools"}
+# Only the simulator uses the stamps.
+_NETWORK = {
+    "format",
+    "name",
+    "classes",
+    "stations",
+    "visits",
+    "routes",
+    "switching",
+    "forks",
+    "pools",
+    "stamps",
+}
 _CLASS = {"name", "population", "think", "arrivals_per_s", "arrival_squared_variation", "priority"}
 _STATION = {"name", "service", "servers", "discipline", "rates", "capacity", "when_full", "batch"}
 _ROUTE = {"class", "from", "to", "probability", "to_class"}
@@ -35,7 +49,7 @@ def read_network(path: Path) -> Network:
     try:
         content = bounded.read_json(path)
     except FileNotFoundError:
-        raise ModelError(str(path), "no such file") from None
+        raise ModelError(str(path), "cannot be read: no such file") from None
     except bounded.UnreadableError as error:
         raise ModelError(str(path), str(error)) from None
     try:
@@ -49,6 +63,11 @@ def network_from_dict(content: Any, folder: Path = Path()) -> Network:
     _keys("the model", content, _NETWORK, {"format", "classes", "stations"})
     if content["format"] != FORMAT:
         raise ModelError("format", f"is {content['format']!r}, not {FORMAT!r}")
+    stamps = content.get("stamps", {})
+    if not isinstance(stamps, dict):
+        raise ModelError("stamps", "must be an object: stage to event")
+    for stage, event in stamps.items():
+        _text(f"stamps.{stage}", event)
     classes = [_class(f"classes[{i}]", part, folder) for i, part in enumerate(_list(content, "classes"))]
     stations = [_station(f"stations[{i}]", part, folder) for i, part in enumerate(_list(content, "stations"))]
     routes = [_route(f"routes[{i}]", part) for i, part in enumerate(_list(content, "routes"))]
@@ -136,18 +155,25 @@ def read_times_s(path: Path, column: str) -> tuple[float, ...]:
         rows = csv.DictReader(lines)
         if column not in (rows.fieldnames or []):
             raise ModelError(str(path), f"has no column {column!r}; it has {rows.fieldnames}")
-        return tuple(_number(f"{path}:{rows.line_num}", row[column]) * unit_s for row in rows)
+        return tuple(_measured(f"{path}:{rows.line_num}", row[column]) * unit_s for row in rows)
     except FileNotFoundError:
-        raise ModelError(str(path), "no such file") from None
+        raise ModelError(str(path), "cannot be read: no such file") from None
     except (bounded.UnreadableError, csv.Error) as error:
         raise ModelError(str(path), f"cannot be read: {error}") from None
+
+
+def _measured(where: str, text: str | None) -> float:
+    try:
+        return _number(where, float(text or ""))
+    except ValueError:
+        raise ModelError(where, f"must be a number, not {text!r}") from None
 
 
 def _class(where: str, part: Any, folder: Path) -> JobClass:
     _keys(where, part, _CLASS, {"name"})
     return JobClass(
         name=_text(f"{where}.name", part["name"]),
-        population=part.get("population", 0),
+        population=_whole(f"{where}.population", part.get("population", 0)),
         think=_service(f"{where}.think", part.get("think", 0.0), folder),
         arrivals_per_s=_number(f"{where}.arrivals_per_s", part.get("arrivals_per_s", 0.0)),
         arrival_squared_variation=_number(
@@ -166,25 +192,26 @@ def _station(where: str, part: Any, folder: Path) -> Station:
     return Station(
         name=_text(f"{where}.name", part["name"]),
         service={name: _service(f"{where}.service.{name}", time, folder) for name, time in times.items()},
-        servers=None if servers == _INFINITE else servers,
-        discipline=part.get("discipline", "fcfs"),
-        rates=tuple(_number(f"{where}.rates", rate) for rate in _list(part, "rates")),
-        capacity=part.get("capacity"),
-        when_full=part.get("when_full", "lose"),
-        batch=part.get("batch", 1),
+        servers=None if servers in (_INFINITE, None) else _whole(f"{where}.servers", servers),
+        discipline=_text(f"{where}.discipline", part.get("discipline", "fcfs")),
+        rates=tuple(_numbers(where, part, "rates")),
+        capacity=None if part.get("capacity") is None else _whole(f"{where}.capacity", part["capacity"]),
+        when_full=_text(f"{where}.when_full", part.get("when_full", "lose")),
+        batch=_whole(f"{where}.batch", part.get("batch", 1)),
     )
 
 
 def _service(where: str, part: Any, folder: Path) -> Service:
     try:
         if isinstance(part, int | float) and not isinstance(part, bool):
-            return Service(float(part))
+            return Service(_number(where, part))
         _keys(where, part, _SERVICE, set())
-        distribution = part.get("distribution", "exponential")
+        distribution = _text("distribution", part.get("distribution", "exponential"))
         if distribution == "empirical":
-            if "file" in part:
-                return Service.empirical(read_times_s(folder / part["file"], part.get("column", "service_s")))
-            return Service.empirical(tuple(_number("values_s", value) for value in _list(part, "values_s")))
+            return _empirical(part, folder)
+        for name in ("values_s", "file", "column"):
+            if name in part:
+                raise ModelError(name, "belongs to the distribution `empirical`")
         if "mean_s" not in part:
             raise ModelError("mean_s", "is missing")
         if "squared_variation" not in part and distribution not in _USUAL_VARIATION:
@@ -199,6 +226,18 @@ def _service(where: str, part: Any, folder: Path) -> Service:
         raise ModelError(f"{where}.{error.where}", error.rule) from None
 
 
+def _empirical(part: dict[str, Any], folder: Path) -> Service:
+    for name in ("mean_s", "squared_variation"):
+        if name in part:
+            raise ModelError(name, "follows from the measured times")
+    if "file" not in part:
+        return Service.empirical(tuple(_numbers("", part, "values_s")))
+    if "values_s" in part:
+        raise ModelError("file", "give either file or values_s, one of the two")
+    column = _text("column", part.get("column", "service_s"))
+    return Service.empirical(read_times_s(folder / _text("file", part["file"]), column))
+
+
 def _service_as_dict(time: Service) -> dict[str, Any]:
     if time.distribution == "empirical":
         return {"distribution": "empirical", "values_s": list(time.values_s)}
@@ -211,26 +250,27 @@ def _service_as_dict(time: Service) -> dict[str, Any]:
 
 def _route(where: str, part: Any) -> Route:
     _keys(where, part, _ROUTE, {"class", "from", "to"})
+    after = part.get("to_class")
     return Route(
-        part["class"],
-        part["from"],
-        part["to"],
+        _text(f"{where}.class", part["class"]),
+        _text(f"{where}.from", part["from"]),
+        _text(f"{where}.to", part["to"]),
         _number(f"{where}.probability", part.get("probability", 1.0)),
-        part.get("to_class"),
+        None if after is None else _text(f"{where}.to_class", after),
     )
 
 
 def _fork(where: str, part: Any) -> Fork:
     _keys(where, part, _FORK, {"name", "branches"})
     send_s = _number(f"{where}.send_s", part.get("send_s", 0.0))
-    return Fork(
-        _text(f"{where}.name", part["name"]), tuple(part["branches"]), part.get("join", "all"), send_s
-    )
+    join = _text(f"{where}.join", part.get("join", "all"))
+    return Fork(_text(f"{where}.name", part["name"]), _texts(where, part, "branches"), join, send_s)
 
 
 def _pool(where: str, part: Any) -> Pool:
     _keys(where, part, _POOL, {"name", "slots", "inside"})
-    return Pool(_text(f"{where}.name", part["name"]), part["slots"], tuple(part["inside"]))
+    slots = _whole(f"{where}.slots", part["slots"])
+    return Pool(_text(f"{where}.name", part["name"]), slots, _texts(where, part, "inside"))
 
 
 def _keys(where: str, part: Any, known: set[str], needed: set[str]) -> None:
@@ -246,11 +286,20 @@ def _keys(where: str, part: Any, known: set[str], needed: set[str]) -> None:
         raise ModelError(f"{where}.{missing[0]}", "is missing")
 
 
-def _list(part: dict[str, Any], name: str) -> list[Any]:
+def _list(part: dict[str, Any], name: str, where: str = "") -> list[Any]:
     value = part.get(name, [])
     if not isinstance(value, list):
-        raise ModelError(name, "must be a list")
+        raise ModelError(f"{where}.{name}" if where else name, f"must be a list, not {_shown(value)}")
     return value
+
+
+def _numbers(where: str, part: dict[str, Any], name: str) -> list[float]:
+    place = f"{where}.{name}" if where else name
+    return [_number(f"{place}[{i}]", value) for i, value in enumerate(_list(part, name, where))]
+
+
+def _texts(where: str, part: dict[str, Any], name: str) -> tuple[str, ...]:
+    return tuple(_text(f"{where}.{name}[{i}]", value) for i, value in enumerate(_list(part, name, where)))
 
 
 def _table(content: dict[str, Any], name: str) -> dict[str, dict[str, float]]:
@@ -265,21 +314,27 @@ def _table(content: dict[str, Any], name: str) -> dict[str, dict[str, float]]:
 
 def _text(where: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise ModelError(where, f"must be a text, not {value!r}")
+        raise ModelError(where, f"must be a text, not {_shown(value)}")
     return value
 
 
 def _whole(where: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ModelError(where, f"must be a whole number, not {value!r}")
+        raise ModelError(where, f"must be a whole number, not {_shown(value)}")
+    if abs(value) > _WHOLE_MAX:
+        raise ModelError(where, f"must be a whole number of at most {_WHOLE_MAX}, not {_shown(value)}")
     return value
 
 
 def _number(where: str, value: Any) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise ModelError(where, f"must be a number, not {value!r}") from None
-    if isinstance(value, bool) or not math.isfinite(number):
-        raise ModelError(where, f"must be a finite number, not {value!r}")
-    return number
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ModelError(where, f"must be a number, not {_shown(value)}")
+    # Beyond this, products of times and rates would not be finite.
+    if value != 0 and not _LEAST <= abs(value) <= _LARGEST:
+        raise ModelError(where, f"must be 0 or from 1e-100 to 1e100 in size, not {_shown(value)}")
+    return float(value)
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."

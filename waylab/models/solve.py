@@ -7,9 +7,12 @@ from waylab.models.errors import AssumptionError, ModelError
 from waylab.models.network import Network
 from waylab.models.result import Result
 from waylab.models.solvers import SOLVERS
+from waylab.models.solvers.markov.solver import solve_markov
 
 # The order in which `auto` tries: exact ones first, then approximations.
-_ORDER = ("open", "convolution", "mixed", "fork-join", "layered", "linearizer")
+_ORDER = ("open", "convolution", "mixed", "markov", "fork-join", "layered", "linearizer")
+# A chain of more states takes seconds; `auto` then prefers an approximation.
+_STATES_MAX = 5_000
 
 
 def solve(network: Network, method: str = "auto") -> Result:
@@ -25,6 +28,8 @@ def solve(network: Network, method: str = "auto") -> Result:
     reasons: Counter[tuple[str, str]] = Counter()
     for name in _ORDER:
         try:
+            if name == "markov":
+                return solve_markov(network, _STATES_MAX)
             return _solver(name)(network)
         except AssumptionError as error:
             reasons[error.assumption, error.fact] += 1

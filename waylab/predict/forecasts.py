@@ -35,6 +35,10 @@ class ForecastModel(Protocol):
     def name(self) -> str:
         """Name of the model."""
 
+    @property
+    def learns(self) -> bool:
+        """Whether it is fitted to measurements, so that only held-out configurations test it."""
+
     def forecast(
         self,
         configuration: Configuration,
@@ -72,6 +76,11 @@ class FittedApart(Generic[P]):
     apply: Callable[[P], Forecast]
     learned: Mapping[str, Combine] = field(default_factory=dict)
 
+    @property
+    def learns(self) -> bool:
+        """Whether anything comes from a measurement."""
+        return bool(self.learned)
+
     def forecast(
         self,
         configuration: Configuration,
@@ -108,6 +117,7 @@ class FittedTogether(Generic[P]):
     name: str
     fit: Callable[[Sequence[Configuration], Configuration], Fit[P]]
     apply: Callable[[P], Forecast]
+    learns: bool = True
 
     def forecast(
         self,

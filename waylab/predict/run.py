@@ -18,6 +18,7 @@ from waylab.runfolder.files import read, read_run, write
 from waylab.runfolder.prediction import ErrorSummary, MetricValues, ModelSummary, Prediction, Predictions
 
 CALIBRATION, HELD_OUT = "calibration", "held-out"
+DESCRIPTION = "description: the model was fitted to this configuration"
 
 
 def predict(directory: Path) -> Predictions:
@@ -87,7 +88,11 @@ def _entry(
         predicted = fitted.apply()
     except (NotApplicableError, UnstableError, ValueError) as error:
         return replace(entry, reason=str(error))
-    return replace(entry, applies=True, predicted=predicted, error=_error(predicted, entry.measured))
+    entry = replace(entry, applies=True, predicted=predicted)
+    if model.learns and role != HELD_OUT:
+        # The model was fitted to this configuration: the difference is no error of a prediction.
+        return replace(entry, reason=DESCRIPTION)
+    return replace(entry, error=_error(predicted, entry.measured))
 
 
 def _error(predicted: MetricValues, measured: MetricValues) -> MetricValues:
@@ -133,6 +138,11 @@ def _fact(summary: ModelSummary) -> str:
     """Say in one sentence how far a model is off."""
     kind = "configurations that were held out" if summary.role else "configurations"
     head = f"Model {summary.model}: applies to {summary.applies} of {summary.configurations} {kind}"
+    if (
+        summary.applies
+        and summary.throughput_per_s.median_error is summary.response_mean_ns.median_error is None
+    ):
+        head += "; a description of those that it was fitted to, and no prediction"
     parts = [
         f"{name} off by {100 * found.median_error:.1f} % (median), {100 * found.largest_error:.1f} % (largest)"
         for name, found in (

@@ -8,7 +8,7 @@ pub(crate) mod jobs;
 mod movement;
 pub(crate) mod observer;
 pub(crate) mod pool;
-mod station;
+pub(crate) mod station;
 pub(crate) mod tally;
 mod world;
 

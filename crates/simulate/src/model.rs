@@ -55,6 +55,8 @@ pub(crate) struct StationPlan {
     pub(crate) name: String,
     /// By class; classes that never visit have [`Variate::Zero`].
     pub(crate) service: Vec<Variate>,
+    /// By class: its mean.
+    pub(crate) service_s: Vec<f64>,
     /// By class: its priority level, from 0; all 0 unless the discipline uses priorities.
     pub(crate) level: Vec<u16>,
     pub(crate) levels: usize,

@@ -6,6 +6,7 @@ pub(crate) mod warm_up;
 use crate::engine::Engine;
 use crate::engine::histogram::Histogram;
 use crate::engine::observer::Observer;
+use crate::engine::station::StationState;
 use crate::engine::tally::Cell;
 use crate::error::Stop;
 use crate::model::Model;
@@ -197,11 +198,12 @@ fn numbers<O: Observer>(engine: &Engine<'_, O>, measured_s: f64) -> Vec<f64> {
         }
     }
     for (index, station) in engine.stations.iter().enumerate() {
+        let busy_s = busy_times(station);
         for (class, cell) in station.tally.cells.iter().enumerate() {
             let mut set = |what, number| numbers[layout.station(index, class, what)] = number;
             set(OfStation::Throughput, cell.visits as f64 / measured_s);
             set(OfStation::QueueLength, cell.present_s / measured_s);
-            let busy = station.busy_divisor().map_or(0.0, |divisor| cell.serving_s / measured_s / divisor);
+            let busy = station.busy_divisor().map_or(0.0, |divisor| busy_s[class] / measured_s / divisor);
             set(OfStation::Utilisation, busy);
             if cell.visits > 0 {
                 set(OfStation::Response, cell.response_s / cell.visits as f64);
@@ -221,6 +223,18 @@ fn numbers<O: Observer>(engine: &Engine<'_, O>, measured_s: f64) -> Vec<f64> {
         }
     }
     numbers
+}
+
+/// Busy seconds by class. With rates, the time with any request present is divided by the work of the classes.
+fn busy_times(station: &StationState<'_>) -> Vec<f64> {
+    let cells = &station.tally.cells;
+    let work = cells.iter().zip(&station.plan.service_s).map(|(cell, service_s)| cell.visits as f64 * service_s);
+    let all: f64 = work.clone().sum();
+    if station.plan.rates.is_empty() || all <= 0.0 {
+        return cells.iter().map(|cell| cell.serving_s).collect();
+    }
+    let busy_s: f64 = cells.iter().map(|cell| cell.serving_s).sum();
+    work.map(|work| busy_s * work / all).collect()
 }
 
 /// Shares of the time, without trailing zeros.

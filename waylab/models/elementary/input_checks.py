@@ -7,6 +7,8 @@ from numbers import Integral, Real
 from waylab.models.errors import ModelError, UnstableError
 from waylab.models.service import Service
 
+_LEAST, _LARGEST = 1e-100, 1e100
+
 
 def check_rates(queue: str, rates: Mapping[str, float]) -> None:
     """Check that all are finite numbers above zero.
@@ -17,6 +19,7 @@ def check_rates(queue: str, rates: Mapping[str, float]) -> None:
     for name, rate in rates.items():
         if not (_is_number(rate) and math.isfinite(rate) and rate > 0):
             raise ModelError(f"{queue}: {name}", f"must be a finite number > 0, not {rate}")
+        _check_size(f"{queue}: {name}", float(rate))
 
 
 def check_at_least_zero(queue: str, numbers: Mapping[str, float]) -> None:
@@ -28,6 +31,7 @@ def check_at_least_zero(queue: str, numbers: Mapping[str, float]) -> None:
     for name, number in numbers.items():
         if not (_is_number(number) and math.isfinite(number) and number >= 0):
             raise ModelError(f"{queue}: {name}", f"must be a finite number >= 0, not {number}")
+        _check_size(f"{queue}: {name}", float(number))
 
 
 def check_whole(queue: str, name: str, number: int, least: int) -> None:
@@ -61,6 +65,12 @@ def as_service(queue: str, service: Service | float) -> Service:
         return Service(float(service))
     check_rates(queue, {"service.mean_s": service.mean_s})
     return service
+
+
+def _check_size(where: str, number: float) -> None:
+    """Refuse sizes whose products and quotients would not be finite."""
+    if number != 0 and not _LEAST <= number <= _LARGEST:
+        raise ModelError(where, f"must be from {_LEAST:g} to {_LARGEST:g}, not {number:g}")
 
 
 def _is_number(value: object) -> bool:

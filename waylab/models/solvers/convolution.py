@@ -7,7 +7,7 @@ with multiple closed chains (1975). It avoids the recursion with p(0) = 1 - sum,
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,13 @@ from waylab.models.solvers.passage import closed_quantiles
 from waylab.models.solvers.products import PRODUCT_FORM, Demands, Steady, closed_part, demands, result
 from waylab.models.solvers.series import solve_series
 from waylab.models.solvers.shared import solve_shared
-from waylab.models.solvers.weights import QueueingStation, rates_beside_open, station_rates
+from waylab.models.solvers.weights import (
+    QueueingStation,
+    closed_is_first,
+    rates_beside_open,
+    serves_one_at_a_time,
+    station_rates,
+)
 
 Array = NDArray[np.float64]
 # Product of the chains' populations; single servers on a lattice of this size take two gigabytes and a minute.
@@ -74,7 +80,12 @@ def closed_steady(found: Demands, loads: Array) -> Steady:
         rates = station_rates(station, None if loads[index] else sum(found.populations))
         queues.append(
             QueueingStation(
-                demands_s[:, index], rates_beside_open(rates, float(loads[index])), station.rate(1)
+                demands_s[:, index],
+                rates_beside_open(rates, float(loads[index])),
+                station.rate(1),
+                closed_is_first(station_rates(station), float(loads[index]), sum(found.populations))
+                if serves_one_at_a_time(station)
+                else None,
             )
         )
         places.append(index)
@@ -119,7 +130,7 @@ def solve_chains(
     # Times in units of each chain's shortest cycle per customer keep the logarithms, and so the rounding, small.
     unit_s = _units_s(populations, delay_s, queues)
     delays = [delay_weights(delay_s[chain] / unit_s[chain], populations[chain]) for chain in chains]
-    scaled = [QueueingStation(queue.demands_s / unit_s, queue.rates, queue.alone) for queue in queues]
+    scaled = [replace(queue, demands_s=queue.demands_s / unit_s) for queue in queues]
     visiting = np.zeros((len(queues), len(populations)), dtype=bool)
     for index, queue in enumerate(queues):
         visiting[index] = queue.demands_s > 0
@@ -163,7 +174,7 @@ def _groups(visiting: NDArray[np.bool_]) -> list[list[int]]:
 
 
 def _of_chains(queue: QueueingStation, chains: list[int]) -> QueueingStation:
-    return QueueingStation(queue.demands_s[chains], queue.rates, queue.alone)
+    return replace(queue, demands_s=queue.demands_s[chains])
 
 
 def _units_s(populations: Sequence[int], delay_s: Array, queues: Sequence[QueueingStation]) -> Array:

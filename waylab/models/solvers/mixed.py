@@ -14,7 +14,13 @@ from waylab.models.result import Result
 from waylab.models.solvers.convolution import check_lattice, closed_steady
 from waylab.models.solvers.open import check_stable, station_alone
 from waylab.models.solvers.products import PRODUCT_FORM, demands, result
-from waylab.models.solvers.weights import rates_beside_open, rates_up_to, station_rates
+from waylab.models.solvers.weights import (
+    closed_is_first,
+    rates_beside_open,
+    rates_up_to,
+    serves_one_at_a_time,
+    station_rates,
+)
 
 Array = NDArray[np.float64]
 
@@ -66,7 +72,12 @@ def _beside_closed(station: Station, load: float, closed: Array) -> tuple[float,
     speeds = rates_up_to(rates_beside_open(station_rates(station), load), len(closed))
     each = np.arange(1.0, len(closed) + 1.0) / speeds
     length = load * float(closed @ each)
-    waiting = load * float(closed @ (each - 1 / station.rate(1)))
     # Without closed customers, the open requests see the station alone.
     alone = station_alone(station, load)[2]
-    return length, max(waiting, 0.0), float(closed[1:].sum() + closed[0] * alone[1:].sum())
+    occupied = float(closed[1:].sum() + closed[0] * alone[1:].sum())
+    if serves_one_at_a_time(station):
+        first = closed_is_first(station_rates(station), load, len(closed) - 1)
+        waiting = length - (occupied - float(closed @ first))
+    else:
+        waiting = load * float(closed @ (each - 1 / station.rate(1)))
+    return length, max(waiting, 0.0), occupied

@@ -18,7 +18,7 @@ from waylab.models.result import Result
 from waylab.models.solvers.log_sums import log_sum
 from waylab.models.solvers.passage import open_quantiles
 from waylab.models.solvers.products import PRODUCT_FORM, Steady, demands, result
-from waylab.models.solvers.weights import log_capacity, rates_up_to, station_rates
+from waylab.models.solvers.weights import excess, log_capacity, serves_one_at_a_time, station_rates
 
 Array = NDArray[np.float64]
 # Probabilities of n present are listed until the rest is below the first number, up to the second number of them.
@@ -75,7 +75,8 @@ def station_alone(station: Station, load: float) -> tuple[float, float, Array]:
     """Mean number present, mean number waiting, and P(n present) of one station with Poisson arrivals.
 
     `load` is seconds of work per second. Beyond the last rate r the probabilities are geometric with load / r; their
-    sums are closed forms, and nothing is subtracted. Waiting is n - r(n) / r(1), which for servers is n - min(n, m).
+    sums are closed forms, and nothing is subtracted. Waiting is n - r(n) / r(1), which for servers is n - min(n, m); in
+    order of arrival with rates it is n - 1.
 
     Raises:
         UnstableError: when the load is not below the last rate.
@@ -89,7 +90,11 @@ def station_alone(station: Station, load: float) -> tuple[float, float, Array]:
     weights[-1] -= math.log1p(-ratio)
     shares = np.exp(weights - log_sum(weights))
     count = np.arange(last + 1)
-    waits = count - np.concatenate([[0.0], rates_up_to(rates, last)]) / rates[0]
+    waits = (
+        np.maximum(count - 1.0, 0.0)
+        if serves_one_at_a_time(station)
+        else excess(rates, last, float(rates[0]))
+    )
     beyond = ratio / (1 - ratio)
     length = shares @ count + shares[-1] * beyond
     waiting = shares @ waits + shares[-1] * beyond

@@ -19,6 +19,7 @@ from waylab.models.solvers.fork.join import Point, closed_points
 from waylab.models.solvers.fork.model import ForkModel
 from waylab.models.solvers.products import Demands, demands
 from waylab.models.solvers.stretch import present_given
+from waylab.models.solvers.weights import serves_one_at_a_time
 from waylab.models.traffic import traffic
 
 Array = NDArray[np.float64]
@@ -177,11 +178,14 @@ def _with_forks(model: ForkModel, customers: int, point: Point, further: int) ->
         for index, (rates, length) in enumerate(zip(model.rates, point.queue_length, strict=True))
     ]
     alone = np.array([1.0 if rates is None else rates[0] for rates in model.rates])
+    occupied = np.array([shares[1:].sum() for shares in present])
+    serves_first = np.array([serves_one_at_a_time(station) for station in model.network.stations])
+    served = np.where(serves_first, occupied, point.throughput_per_s * model.work_s / alone)
     return SlotState(
         throughput_per_s=point.throughput_per_s,
         queue_length=point.queue_length,
-        waiting=np.maximum(point.queue_length - point.throughput_per_s * model.work_s / alone, 0.0),
-        occupied=np.array([shares[1:].sum() for shares in present]),
+        waiting=np.maximum(point.queue_length - served, 0.0),
+        occupied=occupied,
         joining=point.throughput_per_s * counts * np.array([times_s[0] for times_s in point.forks_s]),
         further=tuple(present[len(present) - further :]),
     )

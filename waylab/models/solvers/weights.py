@@ -4,6 +4,7 @@ A station with rates r(1), r(2), ... (the last for all larger n) has the weight 
 work to the power n. Knows neither chains nor networks.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -24,17 +25,26 @@ class QueueingStation:
     """A station that is not a delay, as the customers of R closed chains see it.
 
     `demands_s` (R,): seconds of work that a request of each chain brings. `rates` (M,): the speed with 1, 2, ...
-    present; the last for all larger n. `alone` is the speed that a request has alone, in an empty network.
+    present; the last for all larger n. `alone` is the speed that a request has alone, in an empty network. `first`
+    (N + 1,) is None unless the whole speed serves the first request alone; then it is the probability that this is a
+    request of a closed chain while n = 0..N of them are present.
     """
 
     demands_s: Array
     rates: Array
     alone: float
+    first: Array | None = None
 
     @property
-    def key(self) -> tuple[bytes, bytes, float]:
+    def key(self) -> tuple[bytes, bytes, float, bytes]:
         """Equal for identical stations."""
-        return self.demands_s.tobytes(), self.rates.tobytes(), self.alone
+        first = b"" if self.first is None else self.first.tobytes()
+        return self.demands_s.tobytes(), self.rates.tobytes(), self.alone, first
+
+
+def serves_one_at_a_time(station: Station) -> bool:
+    """Whether the station has rates and serves in order of arrival: its whole speed serves the first request."""
+    return bool(station.rates) and station.discipline != "ps"
 
 
 def station_rates(station: Station, most: int | None = None) -> Array:
@@ -109,14 +119,47 @@ def rates_beside_open(rates: Array, load: float) -> Array:
 
 
 def waiting_of(queue: QueueingStation, most: int) -> Array:
-    """For n = 0..most present, the number in excess of a system without contention: n - r(n) / r(1)."""
-    served = np.concatenate([[0.0], rates_up_to(queue.rates, most)]) / queue.alone
-    return np.asarray(np.arange(most + 1) - served)
+    """For n = 0..most present, the number that waits.
+
+    With servers or processor sharing it is the number in excess of a system without contention, n - r(n) / r(1).
+    """
+    if queue.first is not None:
+        return np.asarray(np.arange(most + 1) - queue.first[: most + 1])
+    return excess(queue.rates, most, queue.alone)
+
+
+def excess(rates: Array, most: int, alone: float) -> Array:
+    """For n = 0..most present, n less the speed in units of that of a request alone."""
+    return np.asarray(np.arange(most + 1) - np.concatenate([[0.0], rates_up_to(rates, most)]) / alone)
+
+
+def closed_is_first(rates: Array, load: float, most: int) -> Array:
+    """Probability that the first request is a closed one, with n = 0..most of these and open ones of a load present.
+
+    The order of all present is random, so it is the mean of n / (n + j) over the number j of open requests, whose
+    weights are C(n+j, j) load^j c(n+j). The sum ends where the rest is below the rounding error.
+    """
+    count = np.arange(most + 1)
+    if load == 0:
+        return np.asarray(np.minimum(count, 1.0))
+    ratio = load / float(rates[-1])
+    spread = math.sqrt(most * ratio) / (1 - ratio)
+    last = math.ceil(most * ratio / (1 - ratio) + 12 * spread - 50 / math.log(ratio)) + len(rates) + 50
+    others = np.arange(last + 1)
+    capacity = log_capacity(rates, most + last)
+    shares = np.zeros(most + 1)
+    for present in count[1:]:
+        weights = (
+            _log_choose(present + others, others) + others * math.log(load) + capacity[present:][: last + 1]
+        )
+        likely = np.exp(weights - weights.max())
+        shares[present] = (likely @ (present / (present + others))) / likely.sum()
+    return shares
 
 
 def kinds(queues: Sequence[QueueingStation]) -> tuple[list[int], list[list[int]]]:
     """Group identical queues: the first of each kind, and all of the kind."""
-    groups: dict[tuple[bytes, bytes, float], list[int]] = {}
+    groups: dict[tuple[bytes, bytes, float, bytes], list[int]] = {}
     for index, queue in enumerate(queues):
         groups.setdefault(queue.key, []).append(index)
     return [same[0] for same in groups.values()], list(groups.values())

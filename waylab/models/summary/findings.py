@@ -29,7 +29,7 @@ _POOL_AHEAD = 1.02
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """The bottleneck: stations with the same description and load, or a pool."""
+    """The bottleneck: stations with the same load, or a pool."""
 
     kind: str
     """`station`, `pool`, or `none` when no request can ever wait."""
@@ -146,25 +146,25 @@ def limit_of(result: Result) -> Bottleneck:
     top = int(np.argmax(loads))
     if not loads[top] > 0:
         return Bottleneck("none", (), 0.0)
-    return Bottleneck("station", _alike(result, top, loads, "utilisation"), float(loads[top]))
+    # Also stations of another description: of two with the same load, neither is the bottleneck alone.
+    return Bottleneck("station", _equal(result, top, loads, "utilisation"), float(loads[top]))
 
 
 def _alike(result: Result, index: int, numbers: Array, name: str) -> tuple[str, ...]:
-    """Stations with the same description as a given one, and the same numbers.
+    """Stations with the same description as a given one, and the same numbers."""
+    network, names = result.network, _equal(result, index, numbers, name)
+    return tuple(one for one in names if _same(network.station(one), network.stations[index]))
 
-    Simulated numbers count as the same within their intervals.
-    """
+
+def _equal(result: Result, index: int, numbers: Array, name: str) -> tuple[str, ...]:
+    """Stations with the same numbers as a given one; simulated numbers are the same within their intervals."""
     stations = result.network.stations
     slack = np.full(len(stations), _ALIKE * numbers[index])
     if name in result.half_widths:
         widths = np.nansum(result.half_widths[name], axis=1)
         slack = np.maximum(widths + widths[index], _ALIKE_SIMULATED * numbers[index])
     near = abs(numbers - numbers[index]) <= slack
-    return tuple(
-        station.name
-        for station, same in zip(stations, near, strict=True)
-        if same and _same(station, stations[index])
-    )
+    return tuple(station.name for station, same in zip(stations, near, strict=True) if same)
 
 
 def _same(station: Station, other: Station) -> bool:

@@ -45,9 +45,11 @@ class UslRow(TypedDict):
 def usl_as_dict(fit: UslFit) -> UslRow:
     """Return a fit as content for JSON: parameters with 95 % intervals, peak, R squared, and the curve with its band.
 
-    The curve goes to one and a half times the largest measured number of clients.
+    The peak is null beyond twice the largest measured number of clients. The curve goes to one and a half times that
+    number.
     """
     law = fit.law
+    has_peak = law.peak_clients is not None and not fit.extrapolates(law.peak_clients)
     parameters = {name: _parameter(fit, name) for name in ("gamma", "alpha", "beta")}
     last = _REACH * fit.clients_max
     steps = [1 + (last - 1) * index / (_CURVE_POINTS - 1) for index in range(_CURVE_POINTS)]
@@ -55,8 +57,8 @@ def usl_as_dict(fit: UslFit) -> UslRow:
     return {
         "name": "Universal Scalability Law",
         "parameters": parameters,
-        "peak_clients": law.peak_clients,
-        "peak_throughput_per_s": law.peak_throughput_per_s,
+        "peak_clients": law.peak_clients if has_peak else None,
+        "peak_throughput_per_s": law.peak_throughput_per_s if has_peak else None,
         "r_squared": fit.r_squared,
         "clients_max": fit.clients_max,
         "warnings": list(fit.warnings),
@@ -73,13 +75,11 @@ def explain_usl(fit: UslFit) -> list[str]:
         + (f"{number_text(law.gamma / law.alpha)} requests/s." if law.alpha > 0 else "any limit."),
     ]
     if law.peak_clients is not None and law.peak_throughput_per_s is not None:
-        text = (
-            f"The throughput is highest, {number_text(law.peak_throughput_per_s)} requests/s, "
-            f"with {number_text(law.peak_clients)} clients; each further client reduces it (beta)."
-        )
-        if fit.extrapolates(law.peak_clients):
-            text += " That is far beyond the measured range."
-        lines.append(text)
+        if not fit.extrapolates(law.peak_clients):
+            lines.append(
+                f"The throughput is highest, {number_text(law.peak_throughput_per_s)} requests/s, "
+                f"with {number_text(law.peak_clients)} clients; each further client reduces it (beta)."
+            )
     lines.append(
         f"The curve explains {percent_text(fit.r_squared)} of the variation between runs, not its cause."
     )

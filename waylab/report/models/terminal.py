@@ -87,8 +87,9 @@ def show_usl(content: UslRow, words: Iterable[str], console: Console) -> None:
     for name, row in content["parameters"].items():
         interval = f"{number(row['low'])} .. {number(row['high'])}" if row["low"] is not None else NONE
         table.add_row(name + (", requests/s" if name == "gamma" else ""), number(row["value"]), interval)
-    table.add_row("peak, clients", number(content["peak_clients"]), "")
-    table.add_row("peak, requests/s", number(content["peak_throughput_per_s"]), "")
+    if content["peak_clients"] is not None:
+        table.add_row("peak, clients", number(content["peak_clients"]), "")
+        table.add_row("peak, requests/s", number(content["peak_throughput_per_s"]), "")
     table.add_row("R squared", number(content["r_squared"]), "")
     console.print(table)
     _say(words, console)

@@ -28,12 +28,15 @@ pub(crate) fn object<'a>(
     Ok(map)
 }
 
-/// A finite number; the rules in `checks` decide about its sign.
+/// Products of larger or smaller times and rates would not be finite.
+const SIZES: std::ops::RangeInclusive<f64> = 1e-100..=1e100;
+
+/// A finite number of a usual size; the rules in `checks` decide about its sign.
 pub(crate) fn number(place: &str, value: &Value) -> Outcome<f64> {
     let Value::Number(number) = value else { return Err(wrong(place, "must be a number", value)) };
     match number.as_f64() {
-        Some(number) if number.is_finite() => Ok(number),
-        _ => Err(wrong(place, "must be a finite number", value)),
+        Some(number) if number == 0.0 || SIZES.contains(&number.abs()) => Ok(number),
+        _ => Err(wrong(place, "must be 0 or from 1e-100 to 1e100 in size", value)),
     }
 }
 

@@ -101,6 +101,11 @@ fn station_plan(network: &Network, station: &Station) -> StationPlan {
             .iter()
             .map(|class| station.time(&class.name).map_or(Variate::Zero, Variate::new))
             .collect(),
+        service_s: network
+            .classes
+            .iter()
+            .map(|class| station.time(&class.name).map_or(0.0, |time| time.mean_s))
+            .collect(),
         level: network.classes.iter().map(|class| if by_priority { level(class.priority) as u16 } else { 0 }).collect(),
         levels: if by_priority { priorities.len() } else { 1 },
         servers: station.servers.map(clamp),

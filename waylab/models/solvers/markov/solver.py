@@ -196,7 +196,7 @@ class _Measures:
             station_response_s=response_s,
             station_waiting_s=self._waiting_s(response_s, visits),
             queue_length=self.present,
-            utilisation=self.busy,
+            utilisation=self._utilisation(),
             present_probability={
                 name: np.array([counts.get(n, 0.0) for n in range(max(counts) + 1)])
                 for name, counts in zip(network.station_names, self.distribution, strict=True)
@@ -207,10 +207,19 @@ class _Measures:
             lost_per_s=lost if lost.any() else None,
         )
 
+    def _utilisation(self) -> Array:
+        """Busy share of the servers; with rates, of the time with a request present, divided by the classes' work."""
+        busy = self.busy.copy()
+        for node, place in enumerate(self.plan.places):
+            work = self.served[node] / np.array(place.services_per_s)
+            if place.rates and work.sum() > 0:
+                busy[node] = busy[node].sum() * work / work.sum()
+        return busy
+
     def _waiting_s(self, response_s: Array, visits: Array) -> Array:
         waiting_s = _per(self.in_line, visits)
         for node, place in enumerate(self.plan.places):
-            if place.order in ("shared", "preemptive") or place.rates:
+            if place.order == "shared":
                 alone_s = 1 / (np.array(place.services_per_s) * place.speed(1))
                 waiting_s[node] = np.maximum(response_s[node] - alone_s, 0.0)
         return waiting_s
