@@ -5,7 +5,16 @@ import json
 import numpy as np
 import pytest
 from made import made_configuration, made_stages, made_system
-from synthetic import PROXY_STAGES_NS, START_NS, Truth, record_bytes, rows, write_trial
+from synthetic import (
+    PROXY_STAGES_NS,
+    START_NS,
+    WINDOW_S,
+    Truth,
+    record_bytes,
+    response_mean_ns,
+    rows,
+    write_trial,
+)
 
 from waylab.analysis import analyse
 from waylab.fit import fit_slots
@@ -35,7 +44,13 @@ clients = [4, 8]
 [design]
 blocks = 2
 """
-SERVICE_NS, WAIT_NS, LATE_NS, WAY_NS = 210_000, 40_000, 15_000, 60_000
+# Together shorter than the mean response times below, so that the records agree with the summaries.
+SERVICE_NS, WAIT_NS, LATE_NS, WAY_NS = 120_000, 20_000, 10_000, 40_000
+
+
+def delay_ns(clients):
+    """Return the part of the mean response time in which no worker has the request."""
+    return 1e9 * ClosedMMc(clients, 2, 200e-6, 1e-3).response_mean_s - SERVICE_NS - WAIT_NS
 
 
 def entries(content, model):
@@ -91,17 +106,22 @@ def direct_run(fake, tmp_path, request):
     directory = create_run(path, tmp_path / "results").directory
     for planned in read_run(directory).plan:
         rate = ClosedMMc(planned.load.clients, 2, 200e-6, 1e-3).throughput_per_s
-        trial = write_trial(directory, planned, Truth(throughput_per_s=rate, cpu_s={"backend-0": 0.5}))
+        truth = Truth(throughput_per_s=rate, cpu_s={"backend-0": 0.5})
+        trial = write_trial(directory, planned, truth)
         client, cache = rows("load", 300), rows("cache", 300)
-        start = START_NS + 1_000_000 + np.arange(300) * 1_000_000
+        start = START_NS + 1_000_000 + np.arange(300) * round(0.99 * WINDOW_S * 1e9 / 300)
         client["intended"] = client["issued"] = client["sent"] = start
         cache["received"] = start + WAY_NS // 2
         cache["started"] = cache["received"] + WAIT_NS
         cache["served"] = cache["started"] + SERVICE_NS
         cache["replied"] = cache["served"] + LATE_NS
         client["completed"] = cache["replied"] + WAY_NS // 2
-        (trial / "records" / "load-2.way").write_bytes(record_bytes("load", client))
-        (trial / "records" / "cache-1.way").write_bytes(record_bytes("cache", cache))
+        # The records agree with the summary: in response times, and in the number of requests.
+        response_ns = response_mean_ns(truth, planned.load.clients, planned.load.think_mean_s)
+        client["intended"] = np.minimum(client["issued"], client["completed"] - np.uint64(round(response_ns)))
+        sample = round(rate * WINDOW_S / len(client))
+        (trial / "records" / "load-2.way").write_bytes(record_bytes("load", client, sample=sample))
+        (trial / "records" / "cache-1.way").write_bytes(record_bytes("cache", cache, sample=sample))
     return directory
 
 
@@ -110,7 +130,7 @@ def test_the_closed_model_predicts_the_synthetic_server(direct_run):
     view = analysis.configurations[0].server_view
     assert view.service_mean_ns.mean == SERVICE_NS and view.wait_mean_ns.mean == WAIT_NS
     # A delayed reply does not occupy a worker, so its time belongs to the delay.
-    assert view.delay_mean_ns.mean == WAY_NS + LATE_NS
+    assert view.delay_mean_ns.mean == pytest.approx(delay_ns(4), abs=1)
     content = predict(direct_run)
     for entry in entries(content, "closed M/M/c//N as dictated"):
         assert entry.parameters["service_s"] == pytest.approx(200e-6)
@@ -120,10 +140,11 @@ def test_the_closed_model_predicts_the_synthetic_server(direct_run):
     for entry in entries(content, "closed M/M/c//N with delay"):
         parameters = entry.parameters
         assert parameters["service_s"] == pytest.approx(SERVICE_NS * 1e-9)
-        assert parameters["delay_s"] == pytest.approx((WAY_NS + LATE_NS) * 1e-9)
-        queue = ClosedMMc(parameters["clients"], 2, SERVICE_NS * 1e-9, 1e-3 + 75e-6)
+        delay_s = 1e-9 * delay_ns(parameters["clients"])
+        assert parameters["delay_s"] == pytest.approx(delay_s, abs=1e-9)
+        queue = ClosedMMc(parameters["clients"], 2, SERVICE_NS * 1e-9, 1e-3 + delay_s)
         assert entry.predicted.throughput_per_s == pytest.approx(queue.throughput_per_s)
-        assert entry.predicted.response_mean_ns == pytest.approx(1e9 * queue.response_mean_s + 75_000)
+        assert entry.predicted.response_mean_ns == pytest.approx(1e9 * queue.response_mean_s + 1e9 * delay_s)
     assert not entries(content, "M/M/m slots")
     summary = next(s for s in content.summary if s.model.endswith("dictated"))
     assert summary.applies == 2 and summary.throughput_per_s.median_error < 1e-9
@@ -154,7 +175,7 @@ def test_models_learn_from_calibration_and_are_tested_on_held_out_configurations
     entry = found["clients=8"]
     assert entry.parameters["service_s"] == pytest.approx(SERVICE_NS * 1e-9)
     assert entry.parameters["clients"] == 8 and "from 1 calibration configurations" in entry.source
-    queue = ClosedMMc(8, 2, SERVICE_NS * 1e-9, 1e-3 + 75e-6)
+    queue = ClosedMMc(8, 2, SERVICE_NS * 1e-9, 1e-3 + 1e-9 * delay_ns(4))
     assert entry.predicted.throughput_per_s == pytest.approx(queue.throughput_per_s)
     black = {entry.configuration: entry for entry in entries(content, "M/M/1 black box")}
     assert black["clients=8"].parameters["services_per_s"] == black["clients=4"].parameters["services_per_s"]
@@ -168,7 +189,8 @@ def test_models_learn_from_calibration_and_are_tested_on_held_out_configurations
 def test_a_run_without_a_usable_calibration_has_no_predictions(direct_run):
     for planned in read_run(direct_run).plan:
         if planned.role == "calibration":
-            write_trial(direct_run, planned, Truth(wrong=1))
+            rate = ClosedMMc(planned.load.clients, 2, 200e-6, 1e-3).throughput_per_s
+            write_trial(direct_run, planned, Truth(throughput_per_s=rate, wrong=1))
     analyse(direct_run)
     for entry in entries(predict(direct_run), "closed M/M/c//N with delay"):
         assert not entry.applies and "no trial was used" in entry.reason
