@@ -75,12 +75,10 @@ pub(crate) fn page(snapshot: &MetricsSnapshot) -> String {
         head(&mut page, name, "gauge", help);
         line(&mut page, name, "", &bytes);
     }
-    if let Some(ages) = snapshot.loop_ages {
-        let name = "waystage_messages_loop_age_seconds";
-        head(&mut page, name, "gauge", "Time since a background loop last finished a round.");
-        for (label, age) in LOOP_LABELS.iter().zip(ages) {
-            line(&mut page, name, &format!("loop=\"{label}\""), &age.as_secs_f64());
-        }
+    let name = "waystage_messages_loop_age_seconds";
+    head(&mut page, name, "gauge", "Time since a background loop last finished a round.");
+    for (label, age) in LOOP_LABELS.iter().zip(snapshot.loop_ages.iter().flatten()) {
+        line(&mut page, name, &format!("loop=\"{label}\""), &age.as_secs_f64());
     }
     stages(&mut page, counts);
     clients(&mut page, &snapshot.connections);
