@@ -153,7 +153,7 @@ pub fn start(config: &Config, clock: Clock) -> Result<RunningService, MessagesEr
     })
 }
 
-/// What requests need of the loops that work beside them.
+/// The parts of the background loops that requests use.
 struct BackgroundLoops {
     long_polls: Arc<LongPolls>,
     peers: Arc<Peers>,
@@ -161,7 +161,7 @@ struct BackgroundLoops {
     redelivery: Redelivery,
 }
 
-/// Starts the loops that work beside the path of requests, if there is a database.
+/// Starts the background loops, if there is a database.
 fn start_loops(
     config: &Config,
     database: Option<Database>,

@@ -1,5 +1,6 @@
-//! A unix socket over which one process passes descriptors to another, in whole messages of text and descriptors.
-//! Both ends trust only processes of their own user and of root. It blocks, with timeouts, unless that is switched off, and is never used on an event loop. Knows no meaning of the messages.
+//! A unix socket over which one process passes descriptors to another, in whole messages of text and descriptors. Both ends trust only
+//! processes of their own user and of root. It blocks, with timeouts, unless blocking is switched off. It is never used on an event loop,
+//! and does not interpret the messages.
 
 use crate::socket_file::{SocketFile, bind_over_stale};
 use rustix::io::ioctl_fionbio;

@@ -12,24 +12,23 @@ use crate::settings::Settings;
 
 /// Requests of a replication, unless relaxation needs more.
 const USUAL_REQUESTS: u64 = 200_000;
-/// More than this are simulated only if somebody asks for the number.
+/// More requests than this are simulated only if `--requests` gives the number.
 const UNASKED_MAX: f64 = (1u64 << 27) as f64;
 /// Relaxation times in each replication, and in all of them together.
 const EACH: f64 = 10.0;
 const TOGETHER: f64 = 400.0;
-/// Independent values that an interval needs: with fewer, the skew of their mean shows.
+/// The fewest independent values for an interval. With fewer, the mean is too skewed.
 const VALUES_LEAST: f64 = 100.0;
 /// Relaxation times that the interval of a quantile needs, times the share of the requests beyond it.
 const BEYOND_LEAST: f64 = 36.0;
 /// Relaxation times of the warm-up.
 const WARM_UP: f64 = 3.0;
-/// The bias that an interval can bear, in standard errors: coverage falls by less than one percent.
+/// The largest bias of a mean with an interval, in standard errors. It reduces the coverage by less than one percent.
 const BIAS_MAX: f64 = 0.2;
 
 /// The number of requests to measure in each replication.
 ///
-/// # Errors
-/// If none was asked for and too many would be needed.
+/// # Errors If the settings give no number and too many requests would be needed.
 pub(crate) fn requests(model: &Model, settings: &Settings) -> Result<u64, SimulateError> {
     let Some(relaxation) = &model.relaxation else { return Ok(settings.requests.unwrap_or(USUAL_REQUESTS)) };
     let needed = EACH.max(TOGETHER / settings.replications as f64) * relaxation.requests();
@@ -45,7 +44,7 @@ pub(crate) fn requests(model: &Model, settings: &Settings) -> Result<u64, Simula
     }
 }
 
-/// The requests to discard at least, because of the relaxation time.
+/// The smallest number of requests to discard, because of the relaxation time.
 pub(crate) fn least_warm_up(model: &Model, settings: &Settings, requests: u64) -> u64 {
     let Some(relaxation) = &model.relaxation else { return 0 };
     let most = if settings.precision.is_some() { settings.replications_max } else { settings.replications };
@@ -78,8 +77,8 @@ pub(crate) fn shortfall(model: &Model, replications: usize, warm_up_s: f64, meas
 
 /// The smallest share of requests beyond a quantile that has an interval; `None` if no relaxation time is known.
 ///
-/// Requests beyond a high quantile come in clusters, one in many relaxation times. To decide by their measured spread would
-/// prefer the runs that saw too few of them.
+/// Requests beyond a high quantile come in clusters, about one in many relaxation times. A decision by their measured
+/// spread would favour runs with too few clusters.
 pub(crate) fn least_tail(model: &Model, replications: usize, measured_s: f64) -> Option<f64> {
     let relaxation = model.relaxation.as_ref()?;
     let forgets_s = relaxation.time_s.max(1.0 / relaxation.arrivals_per_s);

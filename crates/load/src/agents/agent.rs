@@ -27,8 +27,8 @@ pub struct Agent<'a> {
 impl<'a> Agent<'a> {
     /// Listens on `listen`, HOST:PORT; port 0 picks a free port.
     ///
-    /// # Errors
-    /// The name does not resolve, or the address is in use or not local, or it needs a secret.
+    /// # Errors If the name does not resolve, if the address is in use or not local, or if it needs a secret and
+    /// there is none.
     pub fn bind(
         listen: &str,
         limits: AgentLimits,

@@ -44,7 +44,7 @@ impl LiveSeconds {
 
     /// Adds a second of an agent. Returns the sums of the seconds that all agents have passed.
     pub(crate) fn take(&mut self, agent: usize, second: Second) -> Vec<Second> {
-        // An agent sends one second after the other. Others would fill the memory.
+        // An agent sends the seconds in order. Storing any other number would let an agent fill the memory.
         if second.second != self.next[agent] {
             return Vec::new();
         }

@@ -1,14 +1,14 @@
-//! Whom an agent serves, and how much memory a run may take.
+//! The limits of an agent: which controllers it accepts, and how much memory a run may use.
 
 use crate::agents::secret::Secret;
 
-/// What an agent demands of controllers, and allows them.
+/// The limits of an agent.
 #[derive(Clone, Debug)]
 pub struct AgentLimits {
-    /// Controllers must prove that they have it.
+    /// The secret. A controller must prove that it has the same one.
     pub secret: Option<Secret>,
     /// Whether an agent without a secret may listen beyond the loopback interface.
     pub insecure: bool,
-    /// A run that may need more memory is refused.
+    /// The agent refuses a run that may need more memory than this.
     pub memory_bytes: u64,
 }

@@ -23,7 +23,8 @@ const CHUNK_BYTES: usize = 64 << 10;
 pub(crate) enum ToAgent {
     /// The first line.
     Hello { protocol: u32, version: String },
-    /// The reply to a challenge: proves that the controller has the agent's secret, and asks for the same.
+    /// The reply to a challenge: proves that the controller has the agent's secret, and requests the same proof from the
+    /// agent.
     Proof { nonce: String, proof: String },
     /// Requests the time, and shows that the controller is alive.
     Clock { number: u64 },

@@ -1,7 +1,7 @@
-//! A secret that controllers and agents share, and how each proves to the other that it has it. The secret itself never
-//! crosses the network. Knows no messages and no files.
+//! A secret that controllers and agents share, and the proofs that each side has it. The secret itself never crosses
+//! the network. This file does not depend on messages or files.
 //!
-//! Each side contributes a nonce, so that a recorded proof is worth nothing later. A proof is the HMAC-SHA-256 (RFC
+//! Each side contributes a nonce, so that a recorded proof cannot be used again. A proof is the HMAC-SHA-256 (RFC
 //! 2104) of the purpose, the side and both nonces.
 
 use base64::Engine;
@@ -11,7 +11,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 
 /// A shorter secret could be guessed from a recorded proof.
 const BYTES_MIN: usize = 16;
-/// The beginning of what is signed, so that a proof is worth nothing to another program with the same secret.
+/// The first part of the signed text, so that another program with the same secret does not accept the proof.
 const PURPOSE: &str = "waystage load agent, proof 1";
 /// Bytes of a nonce.
 const NONCE_BYTES: usize = 32;
@@ -20,7 +20,7 @@ const NONCE_BYTES: usize = 32;
 #[derive(Clone, Debug)]
 pub struct Secret(hmac::Key);
 
-/// Who proves that it has the secret. A proof of one side cannot be sent back as that of the other.
+/// The side that makes a proof. The proof of one side is not valid as the proof of the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Agent,
@@ -48,7 +48,7 @@ impl Secret {
         STANDARD.encode(hmac::sign(&self.0, &signed(side, agent_nonce, controller_nonce)))
     }
 
-    /// Whether this is the proof of that side. Takes the same time for every wrong proof.
+    /// Whether this is the proof of that side. The comparison takes the same time for every wrong proof.
     pub(crate) fn is_proof(&self, proof: &str, side: Side, agent_nonce: &str, controller_nonce: &str) -> bool {
         let Ok(tag) = STANDARD.decode(proof) else { return false };
         hmac::verify(&self.0, &signed(side, agent_nonce, controller_nonce), &tag).is_ok()

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 /// A controller that has sent nothing for this long is gone, because it requests the time every second.
 pub(crate) const SILENCE_TIMEOUT: Duration = Duration::from_secs(30);
-/// A controller must be admitted within this time, so that others cannot occupy the agent.
+/// A controller must say hello and prove its secret within this time, so that strangers cannot occupy the agent.
 const ADMISSION_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a controller may take to close the connection after the last message.
 const LINGER: Duration = Duration::from_secs(2);

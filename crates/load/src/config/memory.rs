@@ -10,11 +10,11 @@ const THREAD_BYTES: u64 = 16 << 20;
 const SECOND_BYTES: u64 = 8 << 10;
 /// The last acknowledged version of a key.
 const KEY_BYTES: u64 = 8;
-/// The name of a queue, and what is known of its messages.
+/// The name of a queue, and the state of its messages.
 const QUEUE_BYTES: u64 = 256;
-/// A row of a number of requests without an end takes no memory, and a run of this many seconds is longer than any.
+/// Longer than any real run. Bounds the estimate for run lengths without a limit.
 const SECONDS_MAX: u64 = 100_000_000;
-/// Connections of the prefill, and the copies of a value that each may hold.
+/// Connections of the prefill, times the copies of a value that each may buffer.
 const PREFILL_VALUES: u64 = 8;
 
 impl Config {

@@ -99,7 +99,7 @@ impl<'a> EventLoop<'a> {
             let is_idle = self.woken.is_empty() && self.unfinished.is_empty();
             self.pump_woken();
             if self.next_due.is_none() && !is_over {
-                // Requests that end as they are sent have freed their clients.
+                // Requests without a reply end when they are sent, so their clients are free again.
                 self.take_due(self.worker.now());
             }
             let timeout = self.timeout(is_over)?;

@@ -22,7 +22,7 @@ pub(crate) struct PendingRequest {
     pub(crate) hits: u32,
     /// The command, for its record.
     pub(crate) verb: Verb,
-    /// Whether it is one of the number of requests that limits the run.
+    /// Whether it counts towards the number of requests that limits the run.
     pub(crate) is_charged: bool,
     /// Whether it is a row of a trace.
     pub(crate) is_row: bool,
@@ -66,7 +66,7 @@ impl PendingRequest {
         }
     }
 
-    /// The same as one of the number of requests that limits the run, or not.
+    /// The same request, with `is_charged` set to this value.
     pub(crate) fn charged(self, is_charged: bool) -> PendingRequest {
         PendingRequest { is_charged, ..self }
     }

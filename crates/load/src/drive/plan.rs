@@ -14,7 +14,7 @@ const CATCH_UP: Duration = Duration::from_secs(1);
 pub(crate) enum Permit {
     Refused,
     Granted,
-    /// It is one of the number of requests that limits the run.
+    /// The request may be issued, and counts towards the number of requests that limits the run.
     Charged,
 }
 
@@ -71,7 +71,7 @@ impl Plan {
     }
 
     /// Whether a request that completed (in an open loop: was intended) at this time is counted. If a number of requests
-    /// limits the run, exactly those that were charged are.
+    /// limits the run, exactly the charged requests are counted.
     pub(crate) fn counts(&self, is_charged: bool, at: Nanos) -> bool {
         if self.budget.is_some() { is_charged } else { self.in_window(at) }
     }

@@ -1,5 +1,6 @@
 //! The times of many requests. Percentiles come from a histogram; count, sum, minimum and maximum are exact. Merging is
-//! exact, too. Requests without an answer have no time, but they count as slower than any time.
+//! exact, too. Requests without an answer have no time. In percentiles they count as slower than every answered
+//! request.
 
 use hdrhistogram::{Counter, Histogram};
 

@@ -94,8 +94,8 @@ pub(crate) fn decode(text: &str) -> Result<Histogram<u64>, String> {
     Deserializer::new().deserialize(&mut plain.as_slice()).map_err(|error| unreadable(&error.to_string()))
 }
 
-/// Inflates a histogram with the buckets of `own`. The library allocates whatever length and range the text announces,
-/// so both are compared with the data here.
+/// Inflates a histogram with the buckets of `own`. The library allocates memory for the length and range that the text
+/// claims, so both are checked against the data first.
 fn inflate(bytes: &[u8], own: &Histogram<u64>) -> Result<Vec<u8>, String> {
     let Some((header, deflated)) = bytes.split_at_checked(DEFLATED_HEADER_BYTES) else {
         return Err(unreadable("it is too short"));

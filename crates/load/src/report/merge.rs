@@ -191,8 +191,8 @@ fn check(parts: &[Named<'_>]) -> Result<(), MergeError> {
     Ok(())
 }
 
-/// The numbers of a summary that no run can have, so that sums of several cannot overflow. A summary may come from
-/// another program.
+/// Names a number that no run can have. Such numbers are refused, because a summary may come from another program and
+/// the sums of several must not overflow.
 fn implausible(part: &Summary) -> Option<&'static str> {
     /// More than nanoseconds since 1970, and more than requests in a run.
     const LARGEST: u64 = 1 << 62;

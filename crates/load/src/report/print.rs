@@ -1,5 +1,5 @@
-//! The summary as text: the settings, a table, the cost and the verdict. Shows only what the summary contains. Texts in
-//! it can be those of other programs, so every line is made printable.
+//! The summary as text: the settings, a table, the cost and the verdict. Shows only what the summary contains. The
+//! summary can contain texts from other programs, so control characters are escaped in every line.
 
 use crate::measure::seconds::Second;
 use crate::measure::times::{PERCENTILES, Times, name};

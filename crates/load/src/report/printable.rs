@@ -1,8 +1,7 @@
-//! Text of peers, made safe for a terminal. A line that another program sends may contain escape sequences, or line ends
-//! that begin a line in our name.
+//! Makes texts from other programs safe for a terminal. Such a text may contain escape sequences, or line ends followed
+//! by a line that looks like our own output.
 
-/// The text with every character escaped that moves the cursor, changes the terminal, ends the line, is invisible or
-/// reorders text.
+/// Escapes every character that moves the cursor, changes the terminal, ends the line, is invisible or reorders text.
 pub fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {

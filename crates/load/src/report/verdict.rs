@@ -19,8 +19,7 @@ const MEDIAN_MIN: u64 = 20;
 const ACHIEVED_SHARE: f64 = 0.99;
 /// ... and an open loop that achieves less than this share did not keep up in any case.
 const ACHIEVED_SHARE_MIN: f64 = 0.95;
-/// A larger share of reads whose staleness could not be judged leaves too much unverified, unless
-/// more failures are tolerated.
+/// The largest share of values that may remain unjudged for staleness, unless the run tolerates more failures.
 const UNJUDGED_SHARE: f64 = 0.01;
 /// In a run with at least this many whole seconds, most of them must have been behind.
 const SECONDS_MIN: usize = 3;
@@ -37,7 +36,7 @@ const LAW_CYCLES: f64 = 20.0;
 /// A closed loop may have no answer in this share of its seconds, if its requests fail as well. A
 /// run that tolerates more failures tolerates more such seconds.
 const SILENT_SHARE: f64 = 0.05;
-/// At this rate, a second without an answer is not a matter of chance.
+/// At this rate, a second without an answer is very unlikely to be chance.
 const STEADY_PER_S: f64 = 20.0;
 /// The mean of this many exponential think times is within that share with three standard errors.
 const LAW_THOUGHTS: f64 = 3_600.0;
@@ -97,7 +96,7 @@ fn verification(summary: &Summary) -> Vec<String> {
     let found = found.into_iter().filter(|(values, _)| *values > 0);
     let mut reasons: Vec<String> =
         found.map(|(values, what)| format!("{values} of {} values {what}", verified.checked)).collect();
-    // With noreply no set is acknowledged, so nothing was to be judged.
+    // With noreply no set is acknowledged, so staleness cannot be judged in such a run.
     let unjudged_max = UNJUDGED_SHARE.max(summary.settings.failed_max);
     if verified.unjudged as f64 > unjudged_max * verified.checked as f64 && !summary.settings.noreply {
         reasons.push(format!(
@@ -243,7 +242,8 @@ fn silence(summary: &Summary) -> Option<String> {
     })
 }
 
-/// Seconds in which nothing was answered though many requests were in the others, if there are any, and all seconds.
+/// The number of seconds without any answer in a run that usually has many answers per second, and the number of all
+/// seconds. `None` if there are no silent seconds.
 fn silent_seconds(summary: &Summary) -> Option<(usize, usize)> {
     let measured: Vec<_> = summary.seconds.iter().filter(|second| second.measured).collect();
     let silent = measured.iter().filter(|second| second.requests == 0).count();
@@ -323,7 +323,7 @@ fn read(times: &Times) -> Option<TimeHistogram> {
     times.to_histogram().ok()
 }
 
-/// The delay that some percent of the requests reach, and this percentage: 1 %, or half of few requests.
+/// A percentage of the requests, and the delay that this percentage reaches: 1 %, or 50 % if there are few requests.
 fn tail(delays: &TimeHistogram) -> Option<(u32, f64)> {
     let percent = match delays.count() {
         DELAYS_MIN.. => 1,

@@ -21,7 +21,8 @@ const CORRELATED_BATCHES_MIN: usize = 8;
 const SECONDS_MIN: usize = 3;
 /// The largest correlation that the variance is corrected for.
 const CORRELATION_COUNTED_MAX: f64 = 0.9;
-/// An estimate this near to its bound, as a share of the interval to be expected, is not likely to be decided.
+/// If the distance from the estimate to the bound is below this share of the expected half-width, further data are unlikely
+/// to decide.
 const HOPELESS_SHARE: f64 = 0.25;
 /// A mean does not include failed requests. A larger share of those misses the objective.
 const FAILED_SHARE_MAX: f64 = 0.01;
@@ -102,8 +103,8 @@ pub(super) fn judge(objective: Objective, at: usize, seen: &Observation, confide
     judgement
 }
 
-/// Whether data of `factor` times the length are likely to decide an objective that a run leaves undecided. If the
-/// estimate stays where it is, and is much nearer to the bound than the end of the interval would then be, they are not.
+/// Whether a run of `factor` times the length is likely to decide an objective that is still undecided. It is not likely
+/// if the estimate, should it not change, is much nearer to the bound than the half-width of the longer run's interval.
 pub(super) fn can_be_decided(judgement: &Judgement, factor: f64, confidence: f64) -> bool {
     let half = judgement.high - judgement.estimate;
     if !half.is_finite() {

@@ -1,4 +1,4 @@
-//! How long a search will take: the rates that it still has to examine, and the time for them. Runs nothing.
+//! Estimates how long a search will take: the number of rates that remain, and the time for them. Starts no run.
 
 use super::probe::{Probe, SearchConfig};
 use super::report::{ProbeReport, Step};
@@ -24,7 +24,7 @@ pub enum SearchEvent<'a> {
         rate_per_s: f64,
         /// The length of its measured window.
         length: Duration,
-        /// What is left from this rate on, if nothing unexpected happens.
+        /// The remaining rates and time, including this run, if nothing unexpected happens.
         left: Outlook,
     },
     /// A run has ended.
@@ -54,8 +54,8 @@ impl Outlook {
         Outlook::new(CLIMBS_USUAL + bisections(CLIMB, config.precision) + VERIFICATIONS, config, probe)
     }
 
-    /// What is left from a step on, with the answer in a bracket of this ratio. A climb that does not end is not
-    /// foreseen.
+    /// The remaining rates and time from a step on, with the answer in a bracket of this ratio. A climb is assumed to
+    /// end with this step.
     pub(super) fn from_step(step: Step, ratio: Option<f64>, config: &SearchConfig, probe: &dyn Probe) -> Outlook {
         let bisections = bisections(ratio.unwrap_or(CLIMB), config.precision);
         let rates = match step {

@@ -209,10 +209,10 @@ impl Search<'_> {
         (self.watch)(SearchEvent::Begins { number: self.probes.len() + 1, step, rate_per_s, length, left });
     }
 
-    /// Whether all extensions that are left after this one are likely to decide an undecided run: all objectives that
-    /// are undecided, or one that leans to missed.
+    /// Whether an undecided run is likely to be decided after all remaining extensions. This takes all undecided
+    /// objectives, or one whose estimate misses its bound.
     fn may_be_decided(&self, report: &ProbeReport, extension: u32) -> bool {
-        // The runs that confirm an answer are worth every extension.
+        // Runs that confirm an answer always get all extensions.
         let confirms = matches!(report.step, Step::Verify(factor) if factor != 1.0);
         if report.outcome != ObjectiveOutcome::Undecided || confirms || extension == self.config.extensions_max {
             return true;

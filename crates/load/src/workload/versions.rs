@@ -20,7 +20,7 @@ const VERSION: u64 = UNKNOWN - 1;
 /// The version that the prefill writes.
 pub(crate) const PREFILL_VERSION: u64 = 1;
 
-/// Ranges of failed versions that are kept of a key. With more, the two oldest become one.
+/// The most ranges of failed versions that are stored for a key. Beyond this number, the two oldest ranges are merged.
 const FAILED_RANGES_MAX: usize = 8;
 
 /// For each key, the highest version that was acknowledged or has failed, and the flags above.
@@ -28,20 +28,21 @@ const FAILED_RANGES_MAX: usize = 8;
 pub(crate) struct Versions {
     words: Vec<AtomicU64>,
     key_minimum: u64,
-    /// The versions whose sets failed, first and last of each range, for the keys that have some. The server may still
-    /// apply such a set at any later time, so these versions prove nothing.
+    /// The failed versions of each key that has some, as ranges with their first and last version. The server may
+    /// still apply such a set at any later time, so a value with such a version does not show that a later set was
+    /// lost.
     failed: Mutex<HashMap<u64, Vec<(u64, u64)>>>,
 }
 
 /// What a value shows about the writes before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Freshness {
-    /// It is not older than the version acknowledged when the get was issued, and this run has written it; or nothing
-    /// was known of the key.
+    /// This run wrote the value, and it is not older than the version that was acknowledged when the get was issued.
+    /// Also if the state of the key was unknown then.
     Fresh,
-    /// It is older, or not of this run.
+    /// The value is older, or this run did not write it.
     Stale,
-    /// A set of the key failed, and the value may be due to this.
+    /// A set of the key failed, and the value may come from that set.
     Unjudged,
 }
 
@@ -87,7 +88,7 @@ impl Versions {
         self.word(key).fetch_and(!LOCKED, Ordering::Release);
     }
 
-    /// The set of `key` in flight failed: the server may have applied it, or may apply it later, or never.
+    /// The set of `key` in flight failed. It may or may not have been applied, and may still be applied later.
     pub(crate) fn fail(&self, key: u64) {
         let version = (self.word(key).load(Ordering::Relaxed) & VERSION) + 1;
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -122,7 +123,7 @@ impl Versions {
         KnownVersion(self.word(key).load(Ordering::Acquire))
     }
 
-    /// What a value of `key` seen now shows, if `known` was known of the key when its get was issued.
+    /// Judges a value of `key` that was read, given the state of the key when its get was issued.
     pub(crate) fn freshness(&self, key: u64, known: KnownVersion, seen: SeenVersion) -> Freshness {
         if known.0 & UNKNOWN != 0 {
             return Freshness::Fresh;

@@ -1,4 +1,4 @@
-//! Refuses configurations that expose a service to everybody by mistake.
+//! Refuses configurations that expose a service to other hosts by mistake.
 
 use super::Config;
 use configuration::ConfigError;

@@ -1,4 +1,4 @@
-//! A connection for work beside the path of requests. Its calls fail if their reply does not come.
+//! A connection for background loops. Its calls fail if the reply does not arrive.
 
 use crate::database::connector::in_time;
 use crate::database::error::DatabaseError;

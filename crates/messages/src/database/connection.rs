@@ -1,4 +1,4 @@
-//! Connections to PostgreSQL: with the current schema and every statement prepared, or for work beside the path of requests.
+//! Connections to PostgreSQL: with the current schema and every statement prepared, or for background loops.
 
 use crate::database::background_client::BackgroundClient;
 use crate::database::connector::{ConnectionDriver, Connector, in_time};

@@ -36,8 +36,8 @@ pub(crate) struct Connector {
     tls: Option<DatabaseTls>,
 }
 
-/// The part of a connection that transfers bytes, and only while it is driven. The task that waits for the database drives it, so that no
-/// other task has to be woken on the way there and back.
+/// The part of a connection that transfers bytes. It does so only while it is driven. The task that waits for the reply drives it, so
+/// that no other task has to be woken to send the statement or to receive the reply.
 pub(crate) struct ConnectionDriver(Option<Pin<Box<dyn Future<Output = ()> + Send>>>);
 
 impl Connector {

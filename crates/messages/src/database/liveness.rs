@@ -1,5 +1,6 @@
-//! Whether the server still works on a statement whose reply has not come. A network can drop the bytes of a connection and leave it open:
-//! then the reply never comes, and only the server knows that it has finished. One more connection asks it.
+//! Checks whether the server still runs a statement whose reply has not arrived. A network can silently drop the packets of a connection
+//! that stays open. Then the reply never arrives, and only the server knows that the statement has finished. The check uses a connection
+//! of its own.
 
 use crate::database::connector::Connector;
 use crate::database::error::DatabaseError;
@@ -10,13 +11,14 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 use tokio_postgres::Client;
 
-/// A statement that takes longer than this is looked up at the server, again and again.
+/// If a statement takes longer than this, its state on the server is checked, and again after each further such time.
 const LOOK_UP_EVERY: Duration = Duration::from_secs(1);
-/// For the connection that looks up, and for each of its statements.
+/// Timeout of the connection for checks, and of each of its statements.
 const LOOK_UP_WITHIN: Duration = Duration::from_secs(2);
-/// Pause between two attempts to open the connection that looks up.
+/// Pause between two attempts to open the connection for checks.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
-/// The server cancels a statement after half of this time. If nothing is known of the server for longer, it is unreachable.
+/// The server cancels a statement after half of this time. If the server has not answered a check for longer, it is
+/// unreachable.
 const SILENT_FOR: Duration = Duration::from_secs(60);
 
 /// `backend_start` distinguishes processes that have the same number at different times, or on different servers.
@@ -37,7 +39,7 @@ pub(crate) struct ServerProcess {
     started: String,
 }
 
-/// What the server's process of a connection does.
+/// The state of the server's process of a connection.
 #[derive(Debug, PartialEq, Eq)]
 enum Activity {
     /// It runs a statement.
@@ -50,12 +52,12 @@ enum Activity {
     Unknown,
 }
 
-/// Looks up what the server does, over a connection that is opened when it is needed first.
+/// Checks the state of processes on the server, over a connection that is opened when it is first needed.
 #[derive(Clone, Debug)]
 pub(crate) struct Liveness {
     connector: Connector,
     look_up: Arc<Mutex<Option<LookUp>>>,
-    /// When the last statement began whose reply was lost.
+    /// The start of the latest statement whose reply was lost.
     silent_since: Arc<std::sync::Mutex<Option<Instant>>>,
 }
 
@@ -75,13 +77,13 @@ impl ServerProcess {
 }
 
 impl Liveness {
-    /// Looks up at the server that this connector reaches.
+    /// Checks processes on the server that this connector reaches.
     pub(super) fn new(connector: Connector) -> Liveness {
         Liveness { connector, look_up: Arc::default(), silent_since: Arc::default() }
     }
 
-    /// Runs work whose statements run in this process of the server. Gives up when the process has finished, but its reply does not
-    /// come, and ends the process. The outcome of the work is unknown then.
+    /// Runs work whose statements run in this process of the server. If the process has finished but its reply does not arrive,
+    /// gives up and terminates the process. The outcome of the work is then unknown.
     pub(crate) async fn attend<W: Future>(&self, process: &ServerProcess, work: W) -> Result<W::Output, DatabaseError> {
         let mut work = pin!(work);
         let began = Instant::now();
@@ -95,7 +97,7 @@ impl Liveness {
                 done = &mut work => return Ok(done),
                 activity = self.activity(process) => activity,
             };
-            // A reply can be on its way, so the same statement must have been over at two moments.
+            // A reply can still be on its way, so two checks must find the same statement finished.
             let is_lost = match &activity {
                 Activity::Running | Activity::Unknown => began.elapsed() >= SILENT_FOR,
                 Activity::Waiting(_) => activity == before,
@@ -110,7 +112,8 @@ impl Liveness {
         }
     }
 
-    /// Whether a connection may be silent that last had a reply at this time: another one has fallen silent since.
+    /// Whether a connection that last received a reply at this time may be silent, because another connection has become
+    /// silent since.
     pub(crate) fn is_suspect(&self, answered: Instant) -> bool {
         self.silent_since.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|since| answered < since)
     }
@@ -138,13 +141,14 @@ impl Liveness {
         }
     }
 
-    /// Ends the process of a connection that was given up: the server might keep it, and the locks of its statement, for hours.
+    /// Terminates the process of a connection that was given up. Otherwise the server might keep the process, and the locks
+    /// of its statement, for hours.
     async fn terminate(self, process: ServerProcess) {
-        // If the server cannot be reached, it ends the process when it notices the end of the connection.
+        // If the server cannot be reached, it ends the process itself when it detects that the connection is closed.
         let _ = self.look_up(async |client| client.query(TERMINATE, &[&process.pid, &process.started]).await).await;
     }
 
-    /// Runs a statement on the connection that looks up.
+    /// Runs a statement on the connection for checks.
     async fn look_up<T>(
         &self,
         statement: impl AsyncFnOnce(&Client) -> Result<T, tokio_postgres::Error>,
@@ -152,7 +156,7 @@ impl Liveness {
         let mut state = self.look_up.lock().await;
         let client = match state.take() {
             Some(LookUp::Open(client)) if !client.is_closed() => client,
-            // Many connections can be silent at once, and they wait here for each other.
+            // Many connections can be silent at the same time. Their checks wait here for each other.
             Some(LookUp::Failed(at)) if at.elapsed() < RETRY_AFTER => {
                 *state = Some(LookUp::Failed(at));
                 return Err(DatabaseError::Silent);

@@ -1,4 +1,4 @@
-//! Looks up every second whether the database answers and accepts writes, for `/readyz`.
+//! Checks every second whether the database answers and accepts writes, for `/readyz`.
 
 use crate::database::liveness::Liveness;
 use crate::path::failure::Failure;

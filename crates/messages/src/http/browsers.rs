@@ -1,5 +1,5 @@
-//! Refuses what a web page of another origin makes a browser send. A service without tokens permits everything, and a browser reaches the
-//! services of its own host and network, so any page could otherwise pop messages.
+//! Refuses requests that a web page of another origin makes a browser send. A service without tokens permits every request, and a browser
+//! can reach the services of its own host and network. Without this check, any web page could pop messages.
 
 use crate::config::BrowserConfig;
 use crate::http::problem::Problem;
@@ -38,7 +38,8 @@ impl Browsers {
         if let Some(host) = &host
             && !is_allowed(host, hosts)
         {
-            // A name of an attacker that resolves to this service makes the attacker's page one of the same origin.
+            // DNS rebinding: if a name of the attacker resolves to this service, the attacker's page has the same origin as
+            // the service.
             return Err(Problem::foreign_origin(format!(
                 "the host {:?} is not one of this service; add it to allowed-hosts",
                 host.host()
@@ -65,25 +66,25 @@ impl Browsers {
     }
 }
 
-/// The host that the client wanted; none if it gave none, as no browser does.
+/// The host in the request; none if there is none, which browsers never send.
 fn host(head: &Parts) -> Option<Authority> {
     let given = text(&head.headers, &header::HOST).map(|host| host.parse::<Authority>());
     match given {
         Some(Ok(host)) => Some(host),
-        // It is no host of ours.
+        // A text that is not a host is not allowed.
         Some(Err(_)) => Some(Authority::from_static("invalid")),
         None => head.uri.authority().cloned(),
     }
 }
 
-/// Addresses are allowed, because no page can have the origin of an address that it does not have.
+/// Addresses are always allowed, because a page can have an address as its origin only if that address served it.
 fn is_allowed(host: &Authority, hosts: &[String]) -> bool {
     let name = host.host().trim_end_matches('.').to_ascii_lowercase();
     let address = name.trim_start_matches('[').trim_end_matches(']');
     address.parse::<IpAddr>().is_ok() || hosts.contains(&name)
 }
 
-/// A header as text. What is no text is not empty, so that it does not pass as missing.
+/// A header as text. A value that is not text becomes "?", so that it does not count as a missing header.
 fn text<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
     headers.get(name).map(|value| value.to_str().unwrap_or("?"))
 }

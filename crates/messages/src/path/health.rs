@@ -1,5 +1,5 @@
 //! Whether the service can do its work: the state of the database, and how long ago each background loop finished a round. `/readyz` and
-//! the metrics read it, and no request to them reaches the database.
+//! the metrics read this state, so they cause no request to the database.
 
 use crate::path::failure::Failure;
 use clock::{Clock, Nanos};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// A loop that works beside the path of requests.
+/// A background loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BackgroundLoop {
     Redelivery,
@@ -54,7 +54,7 @@ impl Health {
         self.rounds[which as usize].store(self.clock.now().0, Ordering::Relaxed);
     }
 
-    /// How long ago each loop finished a round, in the order of [`LOOP_LABELS`].
+    /// The time since each loop last finished a round, in the order of [`LOOP_LABELS`].
     pub(crate) fn ages(&self) -> Option<[Duration; LOOP_LABELS.len()]> {
         let now = self.clock.now();
         let age = |round: &AtomicU64| now.after(Nanos(round.load(Ordering::Relaxed)));

@@ -68,8 +68,9 @@ impl Config {
         }
     }
 
-    /// A failover or shadow pool has no server of its pool. A failover pool would be read although an invalidation is pending on
-    /// the same server, and a shadow pool would apply requests twice. A warm-up pool may share servers.
+    /// A failover or shadow pool must not have a server in common with its pool. Otherwise the proxy would read a server as
+    /// failover pool although an invalidation is pending on it, or would apply shadow requests twice. A warm-up pool may share
+    /// servers.
     fn check_shared_servers(&self) -> Result<(), ConfigError> {
         for (index, pool) in self.pools.iter().enumerate() {
             for (key, name) in pool.named_pools().filter(|&(key, _)| key != "warm-up.from") {
@@ -85,7 +86,8 @@ impl Config {
         Ok(())
     }
 
-    /// Shadow requests can fail unnoticed, and keep no order with other requests. A failover pool must have neither.
+    /// A failover pool must not receive shadow requests, because the proxy ignores their failures and does not order them
+    /// with other requests.
     fn check_shadows(&self) -> Result<(), ConfigError> {
         for (index, pool) in self.pools.iter().enumerate() {
             let Some(shadow) = &pool.shadow else { continue };

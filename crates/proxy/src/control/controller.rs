@@ -1,5 +1,5 @@
-//! The predecessor's side of a hand-over: a thread that waits for a successor on the control socket. No connection to it delays
-//! another one, a reload or the end of the proxy: none is waited for, and their number and time are limited.
+//! The predecessor's side of a hand-over: a thread that waits for a successor on the control socket. The thread never blocks on
+//! a connection, and limits their number and duration. So no connection delays another one, a reload or the exit of the proxy.
 
 use crate::control::hand_over::{MESSAGE_WAIT, METRICS, SERVING, STOPPED, TAKE_OVER, WITH_FILE};
 use crate::path::messages::AcceptMessage;

@@ -1,5 +1,5 @@
 //! One process replaces another without a gap in listening. The successor receives the listening sockets themselves and reports
-//! when it serves. Only then does its predecessor stop accepting. Here are the messages, and the successor's side.
+//! when it serves. Only then does its predecessor stop accepting. This file contains the messages and the successor's side.
 //!
 //! ```text
 //!   successor: take-over ------> predecessor        (both have the sockets, the predecessor accepts)
@@ -25,7 +25,8 @@ pub(super) const METRICS: &str = "metrics";
 /// How long the other process may take to send its next message.
 pub(super) const MESSAGE_WAIT: Duration = Duration::from_secs(5);
 
-/// How often a predecessor that has disconnected is requested again to hand over, and the pause between.
+/// The number of times that the successor repeats its request after the predecessor has disconnected, and the pause between
+/// two requests.
 const ATTEMPTS: usize = 50;
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -53,8 +54,8 @@ impl TakeOver {
         Ok((TakeOver { channel, path: path.into() }, inherited.collect()))
     }
 
-    /// Reports that this process serves. Returns when the predecessor has stopped accepting. If the predecessor was reloaded since
-    /// it has sent its sockets, it has disconnected. It is then requested again to hand over.
+    /// Reports that this process serves. Returns when the predecessor has stopped accepting. A predecessor that was reloaded after
+    /// it had sent its sockets has disconnected. The successor then sends its request again.
     pub(crate) fn finish(self) -> io::Result<()> {
         let mut outcome = self.report();
         for _ in 0..ATTEMPTS {

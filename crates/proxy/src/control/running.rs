@@ -19,7 +19,7 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// How long clients that do not read their last replies keep the proxy from ending.
+/// How long clients that do not read their last replies can delay the exit of the proxy.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The interval at which `wait_for_clients` checks whether clients are left.
@@ -88,9 +88,9 @@ impl Running {
         self.notice.lock().ok()?.take()
     }
 
-    /// After a successor has taken over, waits until the remaining clients have gone, at most for the configured time. Then takes
-    /// no more requests, and waits for clients that read their replies, with pauses of at most that time. Waits only while
-    /// `is_hurried` returns false. The caller then stops this proxy.
+    /// After a successor has taken over, waits until the remaining clients have disconnected, at most for the configured time.
+    /// Then it accepts no more requests, and waits for clients that still read their replies. It gives up when no client has read
+    /// anything for the configured time, or when `is_hurried` returns true. The caller then stops this proxy.
     pub fn wait_for_clients(&mut self, is_hurried: impl Fn() -> bool) {
         if !self.is_replaced && !self.controller.as_ref().is_some_and(Controller::is_handed_over) {
             return;

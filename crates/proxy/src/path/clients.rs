@@ -7,8 +7,8 @@ use crate::path::job::SessionRef;
 /// So many bytes may be held for each client, whatever the others hold, so that small requests always work.
 pub(crate) const ALWAYS_BYTES: usize = 16 * 1024;
 
-/// So many keys may be in flight for clients of whose values nothing is known, before each of them must wait for its first
-/// value. If the values are large, so many are read on the connections that all clients share.
+/// The most keys in flight for all clients with unknown value sizes. Beyond this number, each such client must wait for
+/// its first value. If the values are large, this is also the most large values that are read on the shared connections.
 const FIRST_KEYS_MAX: usize = 64;
 
 /// What one client has in the proxy.
@@ -57,7 +57,7 @@ pub(crate) struct Clients {
     /// Bytes held by this loop, also in jobs whose client has disconnected, and by the other loops a moment ago.
     pub(crate) held_bytes: usize,
     pub(crate) held_by_others: usize,
-    /// Clients of whose values nothing is known, and keys in flight for them.
+    /// The number of clients with unknown value sizes, and of keys in flight for them.
     unknown: usize,
     first_keys: usize,
     /// Clients move to another loop, so that the end of a client's last job must be noticed.
@@ -148,7 +148,7 @@ impl Clients {
         }
     }
 
-    /// Changes the number of keys in flight for clients of whose values nothing is known.
+    /// Changes the number of keys in flight for clients with unknown value sizes.
     pub(crate) fn first_keys_changed(&mut self, before: u16, after: u16) {
         self.first_keys = self.first_keys - usize::from(before) + usize::from(after);
     }
@@ -162,12 +162,13 @@ impl Clients {
         }
     }
 
-    /// Whether nothing is known of the values of a client.
+    /// Whether the value sizes of a client are unknown.
     pub(crate) fn is_unknown(&self, session: SessionRef) -> bool {
         self.get(session).is_some_and(|client| client.is_unknown)
     }
 
-    /// Whether so many clients may soon request values of which nothing is known that they need another connection.
+    /// Whether there are too many clients with unknown value sizes for the shared connections, so that another connection
+    /// must open.
     pub(crate) fn is_crowded(&self) -> bool {
         self.unknown > FIRST_KEYS_MAX
     }

@@ -43,7 +43,7 @@ pub(crate) struct Core {
     pub(crate) clock: Clock,
     /// When this turn of the event loop began: precise enough for deadlines.
     pub(crate) turn: Nanos,
-    /// When a client has last read something. While the loop drains, also when a request was last in flight.
+    /// When a client last read something. While the loop drains, also the time at which a request was last in flight.
     pub(crate) progressed: Nanos,
     pub(crate) jobs: Jobs,
     pub(crate) answered: Vec<JobId>,

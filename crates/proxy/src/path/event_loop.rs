@@ -357,8 +357,8 @@ impl EventLoop {
         self.touched.extend(sessions.map(|session| session.slot as usize));
     }
 
-    /// Records whether a later write of the same client has overtaken one that may fail over. Of a client that has left, no write
-    /// fails over, because their order is no longer known.
+    /// Records whether a later write of the same client has overtaken a write that may fail over. Writes of a client that has
+    /// disconnected do not fail over, because their order is no longer known.
     fn note_overtaken(&mut self, id: JobId) {
         let jobs = &mut self.core.jobs;
         let job = jobs.get(id);

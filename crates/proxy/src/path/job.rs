@@ -240,7 +240,7 @@ pub(crate) struct Job {
     pub(crate) begun: u32,
     pub(crate) verb: Verb,
     pub(crate) keys: u16,
-    /// Its keys, while legs are in flight, if nothing was known of the values of its client.
+    /// The number of its keys, while legs are in flight, if the value sizes of its client were unknown; otherwise 0.
     pub(crate) first_keys: u16,
     pub(crate) hits: u16,
     pub(crate) request_bytes: u32,
@@ -463,7 +463,7 @@ impl Job {
         }
     }
 
-    /// Whether this is a write that may fail over now, after it was in flight for some time: a later one may have failed over before.
+    /// Whether this write was in flight and may fail over only now. A later write may already have failed over.
     pub(crate) fn may_fail_over_late(&self) -> bool {
         let was_sent = || self.legs().iter().any(|leg| leg.sent.is_set() && leg.outcome != Outcome::Answered);
         matches!(self.follow_up, FollowUp::ReplicatedWrite { .. }) && !self.is_done && !self.is_waiting() && was_sent()

@@ -197,7 +197,7 @@ impl Jobs {
         }
     }
 
-    /// Counts the keys of a job of a client of whose values nothing is known, until its legs are answered.
+    /// Counts the keys of a job whose client has unknown value sizes, until the job's legs are answered.
     pub(crate) fn count_first_keys(&mut self, id: JobId, keys: u16) {
         let job = &mut self.table[id as usize];
         let after = if job.is_waiting() { keys.max(job.first_keys) } else { 0 };

@@ -38,11 +38,11 @@ pub(crate) enum LoopMessage {
     Drain(DrainLimits),
 }
 
-/// How long a loop that takes no more requests waits for its clients. It ends before if it has none.
+/// How long a loop that takes no more requests waits for its clients. It ends earlier if it has no clients.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DrainLimits {
     pub(crate) until: Nanos,
-    /// It ends before if no request is in flight and no client has read anything for this long.
+    /// It ends earlier if no request has been in flight and no client has read anything for this time.
     pub(crate) patience: Duration,
 }
 

@@ -22,8 +22,8 @@ pub(crate) enum Access {
     BulkRead,
     /// It may change something, as `gat` also does. Or its reply depends on earlier reads, as that of `me` does.
     Write,
-    /// A write that needs the value: it may have to be fetched from the warm-up pool first, and may fail over sooner than others. Or
-    /// `flush_all`, which a write before it must not fail over after.
+    /// A write that needs the old value, or `flush_all`. The value may have to be read from the warm-up pool first, and such a write
+    /// may fail over earlier than others. An earlier write must not fail over after a `flush_all`.
     WriteAlone,
 }
 

@@ -29,7 +29,7 @@ const READ_BUDGET_BYTES: usize = 256 * 1024;
 /// The most bytes that a client may still send after its last reply before the proxy resets the connection.
 const DROPPED_BYTES_MAX: usize = 4 << 20;
 
-/// One client. There may be many thousands, most of them idle: what few clients need is in a box of its own.
+/// One client. There may be many thousands, most of them idle, so state that few clients need is boxed.
 #[derive(Debug)]
 pub(crate) struct Session {
     connection: Connection,

@@ -1,5 +1,5 @@
-//! The cas token in the reply to a write. Only the primary compares tokens, and each server counts its own, so the token of another
-//! server could be that of another value on the primary.
+//! The cas token in the reply to a write. Only the primary compares tokens, and each server counts its own. The token of another
+//! server could therefore match a different value on the primary.
 
 use crate::path::job::{FollowUp, Job, Join};
 use crate::path::leg_request::own_limits;
@@ -17,8 +17,8 @@ pub(crate) fn returns_cas_token(job: &Job) -> bool {
         )
 }
 
-/// Replaces the cas token in the chosen reply to a write if it is not the primary's: the primary compares tokens, and could have
-/// given the same one to another value.
+/// Replaces the cas token in the chosen reply to a write if it is not the primary's token. The primary could have given the same
+/// token to another value.
 pub(crate) fn void_cas_token(job: &mut Job) {
     let Join::Chosen(chosen) = job.join else { return };
     let is_of_primary = match job.follow_up {

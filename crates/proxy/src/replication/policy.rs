@@ -65,8 +65,8 @@ impl Policy {
         }
     }
 
-    /// The policies for shadow requests. A shadow request never reaches the pool that it is a copy for: that pool has applied the
-    /// request itself, so it would be applied twice there, or the value that it has stored would be deleted.
+    /// The policies for shadow requests. A shadow request never reaches the pool that it was copied from. That pool has already
+    /// applied the request, so the copy would be applied twice there, or would delete the value that the pool has stored.
     pub(crate) fn for_shadows(policies: &[Policy]) -> Vec<Policy> {
         let of_pool = |(place, policy): (usize, &Policy)| {
             let is_other =

@@ -96,8 +96,8 @@ impl Replicas {
         (!self.is_pending(backend, key)).then_some(Choice { backend, candidate, is_withheld: false })
     }
 
-    /// The backend of the warm-up pool that a value missing on the primary is read from; none if an invalidation of the key is
-    /// pending there, or if the pools share servers and it is the primary itself.
+    /// The backend of the warm-up pool from which a value is read if it is missing on the primary. None if an invalidation of
+    /// the key is pending there, or if this backend is the primary itself because the pools share servers.
     pub(crate) fn warm_up_source(&self, pool: usize, key: &[u8]) -> Option<u16> {
         let (other, _) = self.policies[pool].warm_up?;
         let source = self.router.pool(other).primary(key);
@@ -135,8 +135,8 @@ impl Replicas {
         }
     }
 
-    /// Adds deletions on the pool that missing values are fetched from, so that the old value does not come back from there. If
-    /// that pool shares a server with the replicas of the key, the write itself has replaced the value there.
+    /// Adds deletions on the warm-up pool, so that the old value does not come back from there. Servers of that pool that are
+    /// also replicas of the key need none, because the write itself has replaced the value there.
     pub(crate) fn add_warm_up_deletions(&self, job: &mut Job, pool: usize) {
         let Some((other, _)) = self.policies[pool].warm_up else { return };
         let servers = self.router.pool(other);

@@ -1,8 +1,8 @@
-//! The relaxation time of an open model: how long a queue remembers its past.
+//! The relaxation time of an open model: the time over which the length of its slowest queue is correlated.
 //!
-//! The correlation of a queue's length with its length t earlier ends as exp(-t/tau). For M/M/1 with service rate mu,
-//! tau = 1 / (mu (1 - sqrt(rho))^2) (Morse 1955; Cohen, The Single Server Queue, II.2). For other queues, the limit of heavy
-//! traffic scales it with the mean of the two squared variations (Abate and Whitt 1987, Management Science 33: the
+//! The correlation of a queue's length with its length t earlier decays as exp(-t/tau) for large t. For M/M/1 with service
+//! rate mu, tau = 1 / (mu (1 - sqrt(rho))^2) (Morse 1955; Cohen, The Single Server Queue, II.2). For other queues, the limit
+//! of heavy traffic scales it with the mean of the two squared variations (Abate and Whitt 1987, Management Science 33: the
 //! relaxation time of reflected Brownian motion is twice its variance over the square of its drift).
 
 use crate::description::stability::{Load, station_loads};

@@ -1,14 +1,14 @@
 //! Confidence intervals of quantiles over replications (Woodruff 1952, Journal of the American Statistical Association 47).
 //!
 //! The quantile of a replication is biased and skewed, because the slowest requests come in few clusters. The share of its
-//! requests below a given time is not biased. So the interval of a share is computed first; the quantiles of all requests
-//! together at its two ends are the interval of the quantile.
+//! requests below a given time is not biased. The interval of that share is therefore computed first. Its two ends are
+//! then converted to quantiles of all requests together.
 
 use crate::engine::histogram::Histogram;
 use crate::report::spread::{Spread, Student};
 
-/// Without a known relaxation time, the interval is withheld if the standard error of the share of slower requests is beyond
-/// this share of it: the interval then depends on fewer than about 40 clusters of slow requests.
+/// Without a known relaxation time, the interval is withheld if the relative standard error of the share of slower requests
+/// exceeds this. The interval would then depend on fewer than about 40 clusters of slow requests.
 const TAIL_ERROR_MAX: f64 = 0.16;
 
 /// The spread over replications of the share of requests below each time, at 64 times to an octave.

@@ -130,7 +130,7 @@ fn scaled(estimate: Estimate, scale: f64, unit: &str) -> String {
             format!("{mean:.digits$} \u{b1} {half_width:.digits$}{unit}")
         }
         Some(_) => format!("{mean:.6}{unit}"),
-        // Three digits: nobody knows how many are right.
+        // Three digits, because the accuracy is unknown.
         None => {
             let digits = (2.0 - mean.abs().max(1e-9).log10().floor()).clamp(0.0, 9.0) as usize;
             format!("{mean:.digits$}{unit}")

@@ -1,15 +1,15 @@
 //! Compares the two halves of every replication. In a steady state they differ by chance only.
 //!
-//! The relaxation time is known for open queues alone. This check covers every other model: two stations in a closed network
-//! can exchange their queues for a long time.
+//! The relaxation time is known for open queues alone. This check covers every other model: in a closed network, the queue
+//! can move between two stations over a long time.
 
 use crate::report::spread::Spread;
 
-/// A difference of the halves beyond this number of standard errors is no chance.
+/// A difference of more than this number of standard errors between the halves is not attributed to chance.
 const ERRORS: f64 = 4.0;
 /// A smaller difference, as a share of the mean, does not matter.
 const LEAST_SHARE: f64 = 0.01;
-/// Fewer replications say too little about chance.
+/// With fewer replications, the standard error is too uncertain for this test.
 const REPLICATIONS_LEAST: u64 = 10;
 
 /// The halves of the replications, of one measure.
@@ -26,7 +26,7 @@ impl Halves {
         self.difference.add(second - first);
     }
 
-    /// The change from the first half to the second as a share of the mean, if it is no chance.
+    /// The change from the first half to the second as a share of the mean, if it is not attributed to chance.
     pub(crate) fn drift(&self) -> Option<f64> {
         let (mean, change) = (self.both.mean()?, self.difference.mean()?);
         let is_sure = self.difference.count() >= REPLICATIONS_LEAST

@@ -1,4 +1,5 @@
-//! What the process must do next. An event is remembered until it is handled, however many others come before it.
+//! The events that the process must handle. An event stays recorded until it is handled, no matter how many others arrive
+//! before it.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -40,7 +41,7 @@ impl Events {
         self.changed.notify_all();
     }
 
-    /// Waits for the next event. The end precedes all others. It is never taken away.
+    /// Waits for the next event. The end is returned before all other events, and stays set.
     pub(super) fn next(&self) -> Event {
         let mut waiting = self.lock();
         loop {

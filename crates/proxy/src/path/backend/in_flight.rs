@@ -24,8 +24,8 @@ pub(crate) struct Pending {
     /// The offsets in the output at which the request begins and ends.
     pub(crate) begin: u64,
     pub(crate) end: u64,
-    /// When the time for its whole reply began: when it was given to the connection or, on a bulk connection, when the reply before
-    /// it was complete.
+    /// When the time for its whole reply began. This is when the request was given to the connection or, on a bulk connection, when
+    /// the previous reply was complete.
     pub(crate) enqueued: Nanos,
     /// When the kernel last accepted bytes of it, or `enqueued` before that.
     pub(crate) accepted: Nanos,
@@ -124,7 +124,7 @@ impl InFlight {
         Some((head, is_unsent))
     }
 
-    /// Lets the time for the whole reply of the oldest request begin now, because the reply before it is complete.
+    /// Starts the time for the whole reply of the oldest request, because the previous reply is complete.
     pub(crate) fn begin_next(&mut self, now: Nanos) {
         if let Some(head) = self.pending.front_mut() {
             head.enqueued = head.enqueued.max(now);

@@ -41,7 +41,7 @@ impl JobQueue {
     pub(super) fn push(&mut self, id: JobId) {
         let free = self.first as usize;
         if free > 0 && self.jobs.len() == self.jobs.capacity() {
-            // Each job moves once for each time that half of the places were used.
+            // The jobs move only when half of the places are free, so the cost of a move is spread over many jobs.
             if free >= self.jobs.len() / 2 {
                 self.jobs.drain(..free);
                 self.first = 0;

@@ -1,13 +1,14 @@
-//! The state that few clients have at any time. It is in a box of its own, so that a session stays small.
+//! State that only a few clients have at any time. It is boxed, so that a session stays small.
 
 use crate::path::session::open_line::OpenLine;
 
-/// What a client has while a value is refused, while a line is taken in parts, or while its connection is closed.
+/// The state of a client while a value is refused, while a line is forwarded in parts, or while its connection is being
+/// closed.
 #[derive(Debug, Default)]
 pub(super) struct State {
     /// The number of bytes of a refused value that are still to be received and dropped.
     pub(super) swallow: u64,
-    /// A line of keys that is taken in parts.
+    /// A line of keys that is forwarded in parts.
     pub(super) line: Option<OpenLine>,
     /// The sequence number of the line of which a part has failed: the replies to its other parts are not sent.
     pub(super) failed_line: Option<u32>,

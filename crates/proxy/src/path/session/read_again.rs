@@ -1,6 +1,6 @@
 //! Bounds the bytes that are held for a client. Requests are admitted by the expected size of their replies. A reply that does
-//! not fit is dropped when it arrives, so that it delays nobody on the connection that all clients share, and is read again when
-//! the client has room: one request at a time, the oldest first, and only as many keys as there is room for.
+//! not fit is dropped when it arrives, so that it delays no other client on the shared connection. It is read again when the
+//! client has room: one request at a time, the oldest first, and only as many keys as there is room for.
 
 use crate::path::core::{Core, ReadAgain};
 use crate::path::job::JobId;
@@ -81,7 +81,7 @@ impl Session {
         };
         let access = Access::of(request);
         let access = if core.settings.has_steps { access.with_steps(request) } else { access };
-        // If very many new clients request many large values at once, they delay only each other.
+        // If many new clients request large values at the same time, they delay only each other.
         let reply_bytes = if self.must_go_alone(core) && !is_alone { usize::MAX } else { keys * self.key_bytes() };
         access.expecting(reply_bytes, core.settings.overlap)
     }
@@ -103,7 +103,8 @@ impl Session {
         }
         let value_bytes = job.dropped_value.unwrap_or_default();
         let is_overtaken = self.last_write.is_some_and(|write| write.wrapping_sub(job.sequence) as i32 > 0);
-        // Values differ in size, and the size of only one is known: each attempt has at most half the keys of the one before.
+        // Only the size of one value is known, and the others may be larger. Each attempt therefore has at most half the
+        // keys of the previous one.
         let keys_max = if job.is_repeated { usize::from(job.keys) / 2 } else { KEYS_MAX };
         let has_failed_alone = keys_max == 0 && job.may_exceed;
         let is_repeatable = is_repeatable(job) && !has_failed_alone;

@@ -56,7 +56,7 @@ impl BackendConnection {
     }
 
     /// Sends a probe behind the late requests. If one of their replies never comes, the reply to the probe arrives in its place, and the
-    /// connection is out of step. Without the probe each later reply would be taken for the one before it.
+    /// connection is out of step. Without the probe, each later reply would be matched with the request before its own.
     fn probe_the_order(&mut self, now: Nanos) {
         if !self.in_flight.ends_with_probe() {
             self.push(None, Expect::Probe, now, |out| out.extend_from_slice(PROBE));
