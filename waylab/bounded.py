@@ -1,7 +1,7 @@
-"""Reads files that a stranger may have written: size, depth and the length of keys have limits.
+"""Reads files from untrusted sources, with limits on size, nesting depth and the length of keys.
 
-A parser of Python recurses with every bracket, and that of TOML takes quadratic time for a key of many parts. Knows
-nothing of the lab, so that every part may use it.
+Python's JSON and TOML parsers recurse with every bracket, and the TOML parser takes quadratic time for a key of many
+parts. This module does not depend on the lab, so that every part can use it.
 """
 
 import json

@@ -56,7 +56,7 @@ def _print(console: Console, lines: Sequence[Line]) -> None:
 
 
 def _wrapped(text: str, width: int, lines_max: int, indent: str = "") -> list[str]:
-    """Break a text into lines; what does not fit into `lines_max` ends with an ellipsis."""
+    """Break a text into lines; a text of more than `lines_max` lines is cut and ends with an ellipsis."""
     return textwrap.wrap(text, width, max_lines=max(1, lines_max), placeholder=" …", subsequent_indent=indent)
 
 
@@ -77,7 +77,7 @@ def _verdicts(content: Content, width: int) -> list[Line]:
 
 
 def _trust(content: Content, width: int) -> list[Line]:
-    """Return what speaks against the data, and if there is room what speaks for them."""
+    """Return the lines against the data and, if there is room, those for them."""
     lines: list[Line] = []
     for one in sorted(reliance(content), key=lambda one: ("bad", "note", "good").index(one.kind)):
         lines += [(_STYLES[one.kind], line) for line in _wrapped(f"{one.mark} {one.text}", width, 1)]

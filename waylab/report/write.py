@@ -23,7 +23,7 @@ def write_report(directory: Path) -> Path:
     target = directory / paths.FIGURES
     try:
         target.mkdir(exist_ok=True)
-        # Only drawings of an earlier report: anything else in the folder is somebody's.
+        # Removes only drawings of an earlier report: any other file in the folder belongs to the user.
         for old in (*target.glob("*.svg"), *target.glob("*.png")):
             old.unlink()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Finds out what the kernel counts as CPU time of a process: its interrupts and its steal time, or neither."""
+"""Detects whether the kernel counts interrupts and steal time as CPU time of a process."""
 
 import gzip
 import platform
@@ -12,7 +12,7 @@ _CONFIGURATIONS = ("proc/config.gz", "boot/config-{release}")
 
 
 def cpu_accounting(root: Path = Path("/")) -> CpuAccounting:
-    """Read the kernel's options; what cannot be read is None. `root` is for tests.
+    """Read the kernel's options; an option that cannot be read is None. `root` is for tests.
 
     The scheduler's clock leaves out interrupts with CONFIG_IRQ_TIME_ACCOUNTING, and steal time with
     CONFIG_PARAVIRT_TIME_ACCOUNTING (kernel/sched/core.c, update_rq_clock_task). CPU times of processes are in this

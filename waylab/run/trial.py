@@ -106,7 +106,7 @@ def run_trial(
 
 
 def _write_outcome(directory: Path, trial: Trial, outcome: TrialOutcome) -> None:
-    """Write the manifest, which includes the outcome, and then the outcome, so that this is the last file."""
+    """Write the manifest, which includes the outcome, and then the outcome itself as the last file."""
     content = encoded(outcome)
     files = hashes(directory, (paths.MANIFEST, paths.TRIAL)) | {paths.TRIAL: hash_of(content)}
     manifest = Manifest(

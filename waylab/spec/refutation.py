@@ -1,4 +1,4 @@
-"""A rule that refutes the hypothesis: metric, contrast, threshold and direction. `rules` reads it; computes nothing."""
+"""A rule that refutes the hypothesis: metric, contrast, threshold and direction. `rules` reads it."""
 
 from dataclasses import dataclass, field
 
@@ -12,7 +12,7 @@ TRIAL_METRICS = ("failed_trials", "unsteady_trials")
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule. `of` alone is a value, with `to` a ratio; a factor is an effect, a model its median error."""
+    """One rule: a value (`of` alone), a ratio (`of` and `to`), an effect (`factor`) or an error (`model`)."""
 
     text: str = setting(checks.text, "")
     metric: str = setting(checks.text, "")
@@ -25,7 +25,7 @@ class Rule:
 
     @property
     def kind(self) -> str:
-        """What the rule is about: ratio, value, effect, trials or model."""
+        """The kind of quantity that the rule tests: ratio, value, effect, trials or model."""
         if self.metric in TRIAL_METRICS:
             return "trials"
         if self.factor:

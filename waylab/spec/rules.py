@@ -22,7 +22,7 @@ _EXAMPLE = (
 
 
 def read_rules(content: object, factors: tuple[Factor, ...]) -> tuple[Rule, ...]:
-    """Read `[[refuted_by]]`; ValueError names the rule and what is wrong with it."""
+    """Read `[[refuted_by]]`; ValueError names the rule and the problem."""
     if isinstance(content, str):
         raise ValueError(
             f"refuted_by: is a sentence, which no program evaluates; write [[refuted_by]] rules, {_EXAMPLE}"

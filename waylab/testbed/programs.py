@@ -57,7 +57,7 @@ def _find_nutcracker() -> Path:
 def find_waystage() -> Path:
     """Find `waystage`: in the variable WAYSTAGE_BIN, then built beside this package, on PATH, built in this folder.
 
-    The folder that the user happens to be in comes last, because a stranger may have prepared it.
+    The current folder comes last, because an untrusted user may have prepared it.
     """
     given = os.environ.get("WAYSTAGE_BIN")
     if given:
@@ -87,7 +87,7 @@ def require_version(path: Path) -> Path:
 
 
 def require_trusted(program: Path) -> None:
-    """Raise LabError if somebody else could have put this program here, or could replace it.
+    """Raise LabError if an untrusted user owns this program, or could replace it.
 
     Trusted owners are this user, root, and the owner of this package, whose code runs already.
     """

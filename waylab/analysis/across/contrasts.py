@@ -1,4 +1,4 @@
-"""One ratio, one interval: every ratio of an analysis comes from here.
+"""Computes every ratio of an analysis with its interval, so that a ratio is the same number everywhere.
 
 The model of a metric is logarithm = configuration + block + error, over the trials that were used. A contrast pairs
 the configurations of both sides by the levels of the factors that neither side names. Its error is that of the
@@ -122,12 +122,12 @@ def meant(levels: Mapping[str, str], side: Levels) -> bool:
 
 
 def missing_ratio() -> Ratio:
-    """Return the ratio of two sides of which no pair was used."""
+    """Return the result for two sides without any pair of used trials: no ratio."""
     return Ratio(blocks=0, ratio=None, low=None, high=None, excludes_1=None, equivalent=None, reason=NO_PAIR)
 
 
 def as_family(ratios: Sequence[Ratio]) -> list[Ratio]:
-    """Add to each ratio what holds for all of them at once.
+    """Add the adjusted p-value and the simultaneous interval to each ratio.
 
     `p_family` is adjusted by Holm's method. `family_low` and `family_high` are simultaneous 95 % intervals
     (Bonferroni). Ratios without an interval are not part of the family.

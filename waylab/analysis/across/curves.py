@@ -18,9 +18,9 @@ _PERCENT = "95"
 def curve_results(
     spec: ExperimentSpec, configurations: list[Configuration], trials: list[TrialResult], axes: Axes
 ) -> list[Curve]:
-    """Knee, crossing of the asymptotes and first slow load of every line with four measured loads at least.
+    """Knee, crossing of the asymptotes and first slow load of every line with at least four measured loads.
 
-    None when the axis is no load.
+    Empty if the axis is not a load.
     """
     keys = {factor.name: factor.key for factor in spec.factors}
     if axes.x is None or not axes.numeric or keys.get(axes.x) not in _LOADS:

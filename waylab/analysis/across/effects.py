@@ -89,7 +89,7 @@ def _judged_together(found: list[tuple[FactorialMetric, list[DiagnosticCheck]]])
 
 
 def factorial_facts(found: Factorial) -> list[str]:
-    """Say for every metric which effects explain most, and what is against the model."""
+    """State for every metric which effects explain most, and which checks speak against the model."""
     sentences = []
     for metric in found.metrics:
         apart = {part.name: part.share for part in metric.shares}
@@ -181,7 +181,7 @@ def _shares_of_words(
 def _shares_of_factors(
     factors: Levels, trials: Trials, values: list[float], model: MetricModel
 ) -> list[Share]:
-    """Return the shares of factors and pairs of factors; what more factors do together is one share."""
+    """Return the shares of factors and of pairs of factors; all higher interactions are one share."""
     given = {name: [trial.levels[name] for trial in trials] for name in factors}
     found = tables.anova(given, values, [trial.block for trial in trials], 2, "multiplicative")
     shares = [_share(source) for source in found.sources]

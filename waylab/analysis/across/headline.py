@@ -1,6 +1,6 @@
 """The answer in two sentences: how throughput and response time change along the figures, and what limits them.
 
-Everything is said of means over trials; whether a difference is more than noise is decided by the rules.
+Both sentences use means over trials. The rules decide whether a difference is more than noise.
 """
 
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ from waylab.runfolder.analysis import Axes, Configuration
 from waylab.runfolder.headline import Headline, ResourceUse
 from waylab.runfolder.words import rate_text, share_text, time_text
 
-# From this utilisation on a resource is called the limit. Queues in front of it are then several requests long.
+# The smallest utilisation of a resource that is called the limit. Queues in front of it are then several requests long.
 LIMIT_MIN = 0.85
 # A curve that still rises by more than this over its last step has not reached a limit.
 RISES_MIN = 0.1
-# Smaller changes along a figure are called none.
+# Smaller changes along a figure are reported as no change.
 _SAME = 0.05
 # Other programs that take more of the machine than this are named beside the limit.
 _FOREIGN_MIN = 0.1
@@ -171,7 +171,7 @@ def _lines(axes: Axes, used: Sequence[Configuration]) -> dict[str, list[Configur
 
 
 def _limit(utilisation: Sequence[ResourceUse]) -> ResourceUse | None:
-    """Return the busiest resource from `LIMIT_MIN` on; the machine before a program, which can only use the machine."""
+    """Return the busiest resource of at least `LIMIT_MIN`; the machine takes precedence over programs."""
     full = [one for one in utilisation if one.share >= LIMIT_MIN]
     return next((one for one in full if one.name == _MACHINE), full[0] if full else None)
 

@@ -23,7 +23,7 @@ PLATEAU_SHARE = 0.9
 # From here on a link is what limits; the rest is lost where its queue runs empty for a moment.
 FULL_SHARE = 0.9
 
-# Of the decisions on all findings of a study together.
+# For the decisions on all findings of a study together.
 LEVEL = 0.05
 
 Trials = list[AnalysedTrial]
@@ -44,7 +44,7 @@ class _Ours:
 
 
 def published_results(spec: ExperimentSpec, trials: Trials) -> PublishedResults | None:
-    """Set every finding of `[published]` beside ours; None when the specification names none.
+    """Compare every finding of `[published]` with ours; None if the specification has none.
 
     The findings of a study are one family: each decision holds at 5 % for all of them (Holm).
     """

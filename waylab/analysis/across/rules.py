@@ -20,7 +20,7 @@ Trials = list[AnalysedTrial]
 
 @dataclass(frozen=True)
 class Quantity:
-    """What a rule is about: its number, its interval, and the p-values of both decisions; None without an interval."""
+    """The quantity that a rule tests, its interval and the p-values of both decisions; None without an interval."""
 
     words: str
     value: float | None
@@ -29,7 +29,7 @@ class Quantity:
     blocks: int = 0
     p_refuted: float | None = None
     p_kept: float | None = None
-    # Where the decision follows from the trials themselves and needs no test.
+    # The verdict if it follows from counting trials and needs no test.
     certain: str = ""
     reason: str = ""
 
@@ -153,7 +153,7 @@ def _tested(rule: RefutationRule, contrast: Contrast, blocks: int, words: str, r
 
 
 def _trials(rule: RefutationRule, trials: Trials) -> Quantity:
-    """Count trials: what happened in them is known without a test."""
+    """Return a share of the trials, which is counted and needs no test."""
     run = [trial for trial in trials if trial.run]
     if rule.metric == "failed_trials":
         counted, hits = run, [trial for trial in run if not trial.used]

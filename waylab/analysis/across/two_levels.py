@@ -78,7 +78,7 @@ def largest_effect(
         " x ".join(other),
         blocks,
         contrast.p_above(),
-        # The largest of several was chosen.
+        # The other effect was chosen as the largest of several, so its p-value is adjusted for their number.
         None if smaller is None else min(1.0, smaller * (len(words) - 1)),
         "" if smaller is not None else no_interval(blocks, len(difference)),
     )

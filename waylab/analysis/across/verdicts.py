@@ -1,4 +1,4 @@
-"""What a ratio with its interval and its tests allows to be said, in one word and in one sentence."""
+"""Derives the verdict from a ratio, its interval and its tests: one word and one sentence."""
 
 import math
 
@@ -47,7 +47,7 @@ def verdict_sentence(ratio: Ratio, metric: str, margin: float, what: str = "", u
 
 
 def _undecided(ratio: Ratio, margin: float, unit: str) -> str:
-    """Say why a ratio decides nothing, and how many blocks would."""
+    """State why a ratio is undecided, and how many blocks would decide it."""
     if ratio.excludes_1:
         why = f"alone it would exclude 1, but not in its family of comparisons (p = {ratio.p_family:.2g})"
     else:

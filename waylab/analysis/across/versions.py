@@ -1,7 +1,7 @@
 """Two versions: interleaved as arms of one run (`waylab ab`), or several runs of each (`waylab compare`).
 
-Runs differ from one another by more than their trials do. Separate runs are therefore compared by the means of whole
-runs, and a single run on each side has no verdict.
+Separate runs differ by more than the trials within a run. They are therefore compared by the means of whole runs,
+and a single run on each side has no verdict.
 """
 
 import math

@@ -115,7 +115,7 @@ def fit_blocks(treatments: Sequence[str], blocks: Sequence[object], values: Sequ
     """Fit `ln(value) = treatment + block + error` by least squares; all three of shape (values,).
 
     With complete blocks this is the randomised-block analysis of variance: (treatments - 1)(blocks - 1) degrees of
-    freedom. A block without one of the treatments still contributes what it knows about the others.
+    freedom. A block that lacks a treatment still contributes to the effects of the others.
 
     Raises:
         LabError: unless all have the same length, at least one, and values are finite and above zero.

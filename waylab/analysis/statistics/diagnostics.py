@@ -20,7 +20,7 @@ _CELL_MIN = 3
 
 @dataclass(frozen=True)
 class DiagnosticCheck:
-    """One assumption: `p` of the test, None where it cannot be made; `kept` is False when it fails for its family.
+    """The check of one assumption. `p` is None if the test is not possible; `kept` is False if the check fails.
 
     `p` is adjusted for the number of checks that are judged together.
     """

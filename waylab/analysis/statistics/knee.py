@@ -1,6 +1,6 @@
-"""Where throughput stops to rise, with bootstrap intervals, and the first load that is too slow.
+"""Finds the load at which throughput stops rising, with bootstrap intervals, and the first load that is too slow.
 
-Knows loads and what was measured at each; whether they are clients, threads or rates is the caller's business.
+A load can be a number of clients, of threads or a rate: the functions do not distinguish them.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,10 +24,10 @@ SLOW_FACTOR = 2.0
 
 @dataclass(frozen=True)
 class Knee:
-    """A load with its interval; None where there is no such load. Those of curves are among the measured loads.
+    """A load with its interval; None if there is no such load. Knees and slow loads are always measured loads.
 
-    `found_share` is how often the resampled curves have such a load at all; `interval` covers those that do.
-    `text` says it in words.
+    `found_share` is the share of resampled curves that have such a load; the interval covers only those curves.
+    `text` is the result in words.
     """
 
     load: float | None

@@ -9,16 +9,16 @@ from waylab.analysis.statistics.blocks import DEGREES_MIN, Contrast, blocks_that
 from waylab.analysis.statistics.repetitions import CONFIDENCE, mean_interval
 from waylab.errors import LabError
 
-# Each one-sided test is at this level, so that equivalence, or no loss, is claimed wrongly at most this often.
+# The level of each one-sided test: the largest chance of a false claim of equivalence, or of no loss.
 EQUIVALENCE_LEVEL = 0.05
 LEVEL = 0.05
 
 
 @dataclass(frozen=True)
 class PairedRatio:
-    """The ratio of candidate to baseline with its interval and tests; None where they cannot be made.
+    """The ratio of candidate to baseline with its interval and tests; None if they are not possible.
 
-    `equivalent` and `no_worse` need a margin, `no_worse` also a direction. `reason` says why there is no interval.
+    `equivalent` and `no_worse` need a margin, `no_worse` also a direction. `reason` states why there is no interval.
     """
 
     blocks: int
@@ -36,7 +36,7 @@ class PairedRatio:
 
 @dataclass(frozen=True)
 class NullArmTest:
-    """The judgement of a ratio of a thing to itself; `flagged` is None without an interval."""
+    """The result of a null arm, which compares a system with itself; `flagged` is None without an interval."""
 
     flagged: bool | None
     text: str
@@ -90,7 +90,7 @@ def ratio_of(
 
 
 def no_interval(blocks: int, treatments: int) -> str:
-    """Say why there is no interval, and how many blocks decide."""
+    """State why there is no interval, and how many blocks are needed."""
     need = blocks_that_decide(treatments)
     said = "1 block" if blocks == 1 else f"{blocks} blocks"
     return f"{said} cannot decide; it takes {need}"
@@ -136,11 +136,11 @@ def equivalence_p(contrast: Contrast, margin: float) -> float | None:
 
 
 def null_arm(found: Any, margin: float = 0.0, p: float | None = None) -> NullArmTest:
-    """Judge a comparison of a thing with itself under two names, by its p-value or one adjusted for several arms.
+    """Judge a comparison of a system with itself under two names, by its p-value or one adjusted for several arms.
 
-    `flagged` when p is below 5 %, which happens to an honest instrument once in twenty times. `text` is the result in
-    words; it says so if the arm is too noisy to show that the two lie within the margin. `found` has the attributes
-    of a `PairedRatio`.
+    `flagged` is True if p is below 5 %. Without any real difference this happens in one of twenty cases. `text` is
+    the result in words, also if the arm is too noisy to show that the two lie within the margin. `found` has the
+    attributes of a `PairedRatio`.
     """
     p = found.p if p is None else p
     if p is None or found.ratio is None:

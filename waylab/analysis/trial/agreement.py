@@ -1,8 +1,8 @@
-"""Checks that the files of a trial belong to it and to each other. Each check returns one line for what disagrees.
+"""Checks that the files of a trial belong to it and to each other. Each check returns one line for each disagreement.
 
-A manifest shows what was changed after the trial. The other checks need none: they compare what the programs counted
-independently, and what was planned with what was run. The limits only separate different trials from each other;
-the gates judge how exact one is.
+A manifest shows which files were changed after the trial. The other checks need no manifest: they compare the counts
+of different programs, and the plan with the run. Their limits only detect files of another trial; the gates judge
+the accuracy of a trial.
 """
 
 from collections.abc import Iterator
@@ -25,9 +25,9 @@ from waylab.runfolder.trial import TrialOutcome
 
 # The least share of the planned time that must have been measured.
 MEASURED_MIN = 0.95
-# Numbers of one summary that are the same sum, and means from buckets of three digits.
+# Relative tolerances: for two numbers of a summary that are the same sum, and for means from buckets of three digits.
 _SAME, _BUCKETS = 1e-6, 0.01
-# A law between two programs shows another trial if it is off by this share and by twice its own limit.
+# A law between two programs indicates another trial if its error exceeds both this share and twice its own limit.
 _LAW_MIN, _LAW_LIMITS = 0.2, 2.0
 # Requests at the edges of the window that one count includes and another does not, as a share.
 _EDGES = 0.05
@@ -74,7 +74,7 @@ def _hash(artifacts: Artifacts, name: str) -> FileHash | None:
 
 
 def shortened(plan: PlannedTrial, load: LoadSummary) -> str | None:
-    """Say that the measurement ended early, or that its window is not as long as it should be."""
+    """Report a measurement that ended early, or a window of the wrong length."""
     measured_s, planned_s = load.measured_s, plan.load.test_time_s
     window_s = (load.window_ns[1] - load.window_ns[0]) * 1e-9
     if load.partial:
@@ -93,7 +93,7 @@ def disagreements(
     decoded: dict[str, HdrHistogram],
     laws: list[Law],
 ) -> list[str]:
-    """Return what contradicts what in the files of a trial, a line each."""
+    """Return one line for each contradiction between the files of a trial."""
     return [
         *_identity(artifacts.plan, outcome, load),
         *_settings(artifacts.plan, load),
@@ -202,7 +202,7 @@ def _seconds(plan: PlannedTrial, load: LoadSummary) -> Iterator[str]:
 
 
 def _laws(laws: list[Law]) -> Iterator[str]:
-    """Name the laws between two programs that are off by so much that they measured different things."""
+    """Name the laws between two programs whose error is so large that the files are from different trials."""
     for law in laws:
         # The interactive law has a gate of its own.
         if law.residual is None or law.name == "interactive":

@@ -13,7 +13,7 @@ from waylab.runfolder.trial_numbers import CpuUse, MachineUse
 
 # The roles whose CPU time counts for a request; programs of one role are added up.
 ROLES = ("load", "proxy", "backends", "messages", "database")
-# Errors of the machine's counters: of a long window as a share, of a short one four ticks of 10 ms.
+# Errors of the machine's counters: as a share for long windows, and four ticks of 10 ms for short ones.
 _RESOLUTION, _RESOLUTION_S = 0.02, 0.04
 # A window that telemetry covers less than this would be mostly extrapolation.
 _COVERED_MIN = 0.9
@@ -80,11 +80,11 @@ def cpu_use(
 def foreign_share(host: MachineUse, ours_s: float, accounting: CpuAccounting | None) -> float | None:
     """Return the CPU time of programs that are not ours, as a share of the machine; None without any time.
 
-    The machine's time must include the same parts as the processes' time `ours_s`. If it is unknown what that
-    includes, interrupts and steal time count: the share is then too large rather than too small.
+    The machine's time must include the same parts as the processes' time `ours_s`. If these parts are unknown,
+    interrupts and steal time are included, so that the share can only be too large.
 
     A value slightly below 0 is 0, because the kernel counts the machine's time in ticks. Any other negative value
-    is returned, for the gate to refuse.
+    is returned, and the gate refuses it.
     """
     capacity_s = host.user_s + host.system_s + host.interrupt_s + host.idle_s + host.steal_s
     if capacity_s <= 0:

@@ -62,7 +62,7 @@ def folder_stages(
 
 
 def _measured_window(records: Path) -> tuple[int, int] | None:
-    """Return the measured window of the trial whose records these are; None if they are of no trial."""
+    """Return the measured window of the trial that wrote these records; None if they belong to no trial."""
     summary = records.resolve().parent / paths.LOAD
     return read(summary, LoadSummary).window_ns if summary.is_file() else None
 

@@ -26,7 +26,7 @@ ACHIEVED_MIN = 0.99
 # machine slept.
 CLOCK_STEP_MAX_S = 0.5
 
-# A trial with many contradictions is another trial; a few lines say so.
+# Many contradictions mean that the files are of another trial, so the first few lines are enough.
 _NAMED_MAX = 4
 
 # Reasons of the load generator about values and messages.
@@ -38,7 +38,7 @@ _DISORDER = "arrived after a later message of the same sender"
 
 @dataclass(frozen=True)
 class Consistency:
-    """What contradicts what: files their manifest (None without one), and numbers each other."""
+    """Contradictions between files and their manifest (None without one), and between numbers of the files."""
 
     changed: list[str] | None
     disagreements: list[str]

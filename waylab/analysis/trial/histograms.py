@@ -46,9 +46,9 @@ def merge(histograms: list[HdrHistogram]) -> HdrHistogram:
 def percentiles(
     histogram: HdrHistogram, effective: dict[str, float] | None = None, unanswered: int = 0
 ) -> Percentiles:
-    """Percentiles in nanoseconds; each needs ten values beyond it, ten effective ones where `effective` knows them.
+    """Percentiles in nanoseconds; each needs ten values above it, or ten effective ones if `effective` is given.
 
-    Requests without a reply are slower than any value. A percentile that falls among them has no number.
+    Requests without a reply count as slower than any value. If the request at the rank has none, there is no value.
     """
     answered = histogram.get_total_count()
     count = answered + unanswered

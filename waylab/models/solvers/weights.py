@@ -129,12 +129,12 @@ def waiting_of(queue: QueueingStation, most: int) -> Array:
 
 
 def excess(rates: Array, most: int, alone: float) -> Array:
-    """For n = 0..most present, n less the speed in units of that of a request alone."""
+    """For n = 0..most present, n minus the speed in units of the speed with one request."""
     return np.asarray(np.arange(most + 1) - np.concatenate([[0.0], rates_up_to(rates, most)]) / alone)
 
 
 def closed_is_first(rates: Array, load: float, most: int) -> Array:
-    """Probability that the first request is a closed one, with n = 0..most of these and open ones of a load present.
+    """Probability that the first request is a closed one, with n = 0..most closed requests and an open load present.
 
     The order of all present is random, so it is the mean of n / (n + j) over the number j of open requests, whose
     weights are C(n+j, j) load^j c(n+j). The sum ends where the rest is below the rounding error.

@@ -146,7 +146,7 @@ def limit_of(result: Result) -> Bottleneck:
     top = int(np.argmax(loads))
     if not loads[top] > 0:
         return Bottleneck("none", (), 0.0)
-    # Also stations of another description: of two with the same load, neither is the bottleneck alone.
+    # Includes stations with a different description: if two have the same load, both are the bottleneck.
     return Bottleneck("station", _equal(result, top, loads, "utilisation"), float(loads[top]))
 
 

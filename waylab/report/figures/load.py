@@ -7,7 +7,7 @@ from waylab.report.figures.figure import Figure, dashed_lines, legend, milliseco
 from waylab.report.figures.rows import Row
 from waylab.report.page.content import Content
 
-# A curve of two points says no more than the two figures beside it.
+# A curve of two points adds nothing to the two figures beside it.
 _LEVELS_MIN = 3
 
 

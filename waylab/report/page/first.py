@@ -9,7 +9,7 @@ from waylab.report.page.charts import figure_html
 from waylab.report.page.content import Content
 from waylab.report.page.reliance import reliance
 
-# The figures that carry most answers: what is done, how long it takes, where the time goes. The first ones that exist.
+# The main figures in order of preference: throughput, response time, time per stage.
 _KEY = (
     ("throughput", "trace-throughput"),
     ("response-mean", "response-percentiles"),

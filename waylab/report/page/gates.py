@@ -7,7 +7,7 @@ from waylab.runfolder.words import NONE
 
 @dataclass(frozen=True)
 class _Words:
-    """What a gate is about, its unit, and how its value compares with the limit."""
+    """The subject of a gate, its unit, and how its value compares with the limit."""
 
     text: str
     unit: str
@@ -39,7 +39,7 @@ _GATES = {
 
 
 def gate_words(name: str) -> str:
-    """Return what a gate is about."""
+    """Return the subject of a gate."""
     found = _GATES.get(name)
     return found.text if found else name.replace("_", " ")
 

@@ -1,4 +1,4 @@
-"""The page: one HTML file that needs no network. It answers first; the evidence is folded below."""
+"""The page: one HTML file that needs no network. It begins with the answer; the evidence is folded below."""
 
 from html import escape
 

@@ -26,7 +26,7 @@ class Reliance:
 
 
 def reliance(content: Content) -> list[Reliance]:
-    """Return what speaks for the data and what speaks against them."""
+    """Return the lines for and against the data."""
     return [*_gates(content), *_loosened(content), *_arms(content), *_size(content)]
 
 
@@ -48,7 +48,7 @@ def _gates(content: Content) -> list[Reliance]:
 
 
 def _loosened(content: Content) -> list[Reliance]:
-    """Say of every limit that is looser than its default what was measured."""
+    """List every limit that is looser than its default, with the worst measured value."""
     gates = content.spec.gates
     parts = []
     for name in gates.loosened:

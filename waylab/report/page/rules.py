@@ -1,4 +1,4 @@
-"""What the run decides: every rule of the hypothesis with its verdict and number, as plain text.
+"""The verdicts of the run: every rule of the hypothesis with its verdict and number, as plain text.
 
 The page, the terminal, samples and campaigns show the same lines.
 """

@@ -77,7 +77,7 @@ def _load(said: Said, content: Content) -> str:
 
 
 def _of_keys(said: Said, content: Content) -> list[tuple[str, str]]:
-    """Describe what serves keys and values: proxies, if there are any, and backends."""
+    """Describe the key-value system: proxies, if there are any, and backends."""
     programs = {role for trial in content.run.plan for role in trial.description.programs}
     embedded = "embedded" in content.servers
     each = "memory threads" if any(server != "embedded" for server in content.servers) else ""
@@ -102,7 +102,7 @@ def _of_keys(said: Said, content: Content) -> list[tuple[str, str]]:
 
 
 def _of_messages(said: Said, content: Content) -> list[tuple[str, str]]:
-    """Describe what serves messages: services, if there are any, and their database."""
+    """Describe the message system: services, if there are any, and their database."""
     dispatches = {str(lookup(to_builtins(trial), "system.messages.dispatch")) for trial in content.run.plan}
     names = "services dispatch" + " lanes" * ("fused" in dispatches) + " connections" * ("pool" in dispatches)
     programs = {role for trial in content.run.plan for role in trial.description.programs}
