@@ -42,7 +42,7 @@ def _quantity(rule: RefutationRule, entries: list[Prediction]) -> Quantity:
     errors = sorted(abs(error) for error in found if error is not None)
     head = f"the median error of the model {rule.model} in {metric_words(rule.metric)}"
     if not errors:
-        return Quantity(head, None, reason="the model was judged on no configuration")
+        return Quantity(head, None, reason="there is no configuration on which the model could be judged")
     median, (low, high) = statistics.median(errors), median_interval(errors)
     words = f"{head} is {100 * median:.2g} %"
     if low is None or high is None:

@@ -135,14 +135,14 @@ def _errors(values: list[float | None]) -> ErrorSummary:
 
 
 def _fact(summary: ModelSummary) -> str:
-    """Say in one sentence how far a model is off."""
+    """State the error of a model in one sentence."""
     kind = "configurations that were held out" if summary.role else "configurations"
     head = f"Model {summary.model}: applies to {summary.applies} of {summary.configurations} {kind}"
     if (
         summary.applies
         and summary.throughput_per_s.median_error is summary.response_mean_ns.median_error is None
     ):
-        head += "; a description of those that it was fitted to, and no prediction"
+        head += "; for the configurations that it was fitted to, this is a description and not a prediction"
     parts = [
         f"{name} off by {100 * found.median_error:.1f} % (median), {100 * found.largest_error:.1f} % (largest)"
         for name, found in (

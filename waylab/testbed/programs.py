@@ -74,7 +74,7 @@ def find_waystage() -> Path:
             require_trusted(candidate)
             return candidate.resolve()
     raise LabError(
-        f"waystage: not found; run `make build` or set WAYSTAGE_BIN (looked at {beside}, PATH, {here})"
+        f"waystage: not found; run `make build` or set WAYSTAGE_BIN (searched: {beside}, PATH, {here})"
     )
 
 

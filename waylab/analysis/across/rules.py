@@ -162,7 +162,7 @@ def _trials(rule: RefutationRule, trials: Trials) -> Quantity:
         hits = [trial for trial in counted if _steady(trial) is False]
     words = f"{len(hits)} of {len(counted)} {metric_words(rule.metric)}"
     if not counted:
-        return Quantity(words, None, reason="no trial is long enough to tell")
+        return Quantity(words, None, reason="no trial is long enough to judge its steady state")
     share = len(hits) / len(counted)
     beyond = (rule.above is not None and share > rule.above) or (
         rule.below is not None and share < rule.below

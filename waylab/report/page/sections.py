@@ -141,10 +141,10 @@ def threats(content: Content) -> str:
     blocks = {trial.block for trial in content.analysis.trials if trial.used}
     known = [
         *hosts.threats(content),
-        "The load is an open loop: requests are due whether replies arrive or not, and a response time counts from "
-        "the intended start."
+        "The load is an open loop: requests are due even if earlier replies are late, and a response time starts "
+        "when the request is due."
         if content.open_loop
-        else "The load is a closed loop: when the system is slow, less is asked of it. "
+        else "The load is a closed loop: when the system is slow, it receives fewer requests. "
         "Response times are those of this population, not of independent arrivals.",
         f"The interval of a mean rests on {shown(len(blocks))} blocks; "
         "requests within a trial are correlated and are not counted as evidence.",
@@ -154,8 +154,8 @@ def threats(content: Content) -> str:
     ]
     if any(c.stages for c in content.configurations):
         known.append(
-            "Stage times come from a sample of the requests; what happens before the "
-            f"{escape(content.middle)}'s read returns belongs to no stage and shows only in the difference of both "
+            "Stage times come from a sample of the requests. The time before the "
+            f"{escape(content.middle)}'s read returns belongs to no stage, and appears only in the difference of both "
             "views."
         )
     if gates.loosened:

@@ -41,8 +41,8 @@ impl<'a> Agent<'a> {
         let address = net::resolve(listen).map_err(|error| failed(error.to_string()))?;
         if limits.secret.is_none() && !limits.insecure && !address.ip().is_loopback() {
             return Err(failed(
-                "everyone who can reach this address could use this machine; give a shared secret (--secret-file), or \
-                 --insecure if everyone may"
+                "every host that can reach this address could use this agent; give a shared secret (--secret-file), or \
+                 --insecure to permit this"
                     .into(),
             ));
         }

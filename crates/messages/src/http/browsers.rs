@@ -41,7 +41,7 @@ impl Browsers {
             // DNS rebinding: if a name of the attacker resolves to this service, the attacker's page has the same origin as
             // the service.
             return Err(Problem::foreign_origin(format!(
-                "the host {:?} is not one of this service; add it to allowed-hosts",
+                "the host {:?} is not a name of this service; add it to allowed-hosts",
                 host.host()
             )));
         }
