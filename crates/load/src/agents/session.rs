@@ -164,7 +164,8 @@ impl Session<'_> {
             } else if !self.is_admitted.load(Ordering::Relaxed)
                 && now.since(connected) >= duration_ns(ADMISSION_TIMEOUT)
             {
-                let _ = messages.try_send(Err(format!("no valid hello and proof arrived within {ADMISSION_TIMEOUT:?}")));
+                let _ =
+                    messages.try_send(Err(format!("no valid hello and proof arrived within {ADMISSION_TIMEOUT:?}")));
                 break;
             }
         }
