@@ -65,7 +65,7 @@ fn a_connection_closed_within_a_reply_is_restored() {
     let config =
         Config { records: Some(directory.path().into()), sample: 1, pipeline: 4, failed_max: 1.0, ..config(&server) };
     let summary = run(&config);
-    // Lost sets leave keys uncertain, and nothing else is wrong.
+    // Lost sets leave keys uncertain. No other check fails.
     assert!(summary.reasons.iter().all(|line| line.contains("could not be judged")), "{:?}", summary.reasons);
     let lost = summary.errors["connection lost"];
     assert!(lost > 4, "{lost}");

@@ -77,7 +77,7 @@ fn reads_that_cannot_be_judged_invalidate_a_run() {
     let summary = run(&Config { failed_max: 0.7, key_maximum: 4, ..config(&server) });
     assert!(summary.verification.unjudged > 0 && summary.verification.stale == 0, "{:?}", summary.verification);
     assert_found(&summary, "could not be judged for staleness");
-    // With noreply it is known beforehand that nothing can be judged.
+    // With noreply no value can ever be judged, so the run remains valid.
     let cache = testkit::Server::embedded();
     let quiet = run(&Config { noreply: true, servers: vec![cache.address().to_string()], ..config(&server) });
     assert!(quiet.valid && quiet.verification.unjudged > 0, "{:?}", quiet.reasons);

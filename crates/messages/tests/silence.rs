@@ -1,5 +1,4 @@
-//! A network that falls silent: connections to the database stay open, but nothing passes any more. The service notices it and connects
-//! again.
+//! Tests a silent network: connections to the database stay open, but no bytes pass. The service detects this and connects again.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -12,7 +11,7 @@ use messages::{Config, DispatchConfig};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// From the return of the database to the end of everything that the silence held up. It takes 2 to 8 s; this machine may be busy.
+/// From the return of the database until all delayed work is done. It takes 2 to 8 s; this machine may be busy.
 const RECOVERY: Duration = Duration::from_secs(25);
 const LEASE: Duration = Duration::from_secs(1);
 

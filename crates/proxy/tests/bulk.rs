@@ -168,7 +168,8 @@ fn pipelining_clients_with_large_values_read_what_they_wrote() {
 fn many_new_clients_request_few_values_on_the_shared_connection_before_the_first_reply() {
     const KEYS: usize = 16;
     const CLIENTS: usize = 20;
-    // So many clients may send all their keys. Each of the others must receive its first value alone.
+    // This number of clients may send all their keys. Each further client must receive its first value before it may send
+    // more.
     const WHOLE: usize = 4;
     let server = GatedServer::start();
     let proxy = Proxy::at(&[server.address()], |config| {
@@ -185,7 +186,7 @@ fn many_new_clients_request_few_values_on_the_shared_connection_before_the_first
     let whole = received.iter().filter(|(_, line)| keys_of(line) == KEYS).count();
     let keys_received: usize = received.iter().map(|(_, line)| keys_of(line)).sum();
     assert_eq!((whole, keys_received), (WHOLE, WHOLE * KEYS + CLIENTS - WHOLE), "{received:?}");
-    // A client of whose values something is known is not concerned, and neither is a write.
+    // The limit does not apply to writes, nor to a client that has received a value.
     for number in 0..CLIENTS {
         for line in [format!("get{}", keys(number, 0)), format!("get k{number}-0"), format!("get{}", keys(number, 1))] {
             server.answer(&line, "END\r\n");
@@ -198,7 +199,7 @@ fn many_new_clients_request_few_values_on_the_shared_connection_before_the_first
 #[test]
 fn large_replies_have_their_time_one_after_the_other() {
     const READS: usize = 8;
-    // Each reply takes 0.7 s, all of them far longer than one may take.
+    // Each reply takes 0.7 s. All replies together take far longer than the timeout of one.
     let server = Scripted::start(|peer, _| {
         while peer.line().is_some() {
             let reply = large_reply();

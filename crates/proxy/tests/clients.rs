@@ -182,7 +182,7 @@ fn a_client_that_never_reads_does_not_keep_the_proxy_from_ending() {
     let clock = Clock::monotonic();
     let before = clock.now();
     assert_eq!(proxy.stop().lost, 0);
-    // Not after the timeouts of the server, which has answered everything.
+    // Sooner than the timeouts of the server, because the server has answered every request.
     let waited = clock.now().after(before);
     assert!(waited < Duration::from_secs(30), "the proxy took {waited:?} to end");
 }

@@ -285,10 +285,11 @@ fn when_one_connection_recovers_the_others_reconnect_at_once() {
     });
     let mut client = proxy.client();
     ask_until(&mut client, "get a\r\n", "END\r\n");
-    // On a busy machine the others need longer in some attempts. If each waited for its own pause, they would in all.
+    // On a busy machine the others need longer in some attempts. If each connection waited for its own pause, they would
+    // need longer in every attempt.
     let is_up = (0..8).any(|_| {
         server.kill();
-        // By then the pauses have grown to half a second at least.
+        // By then the pauses have grown to at least half a second.
         std::thread::sleep(Duration::from_millis(2500));
         server.restart();
         ask_until(&mut client, "get a\r\n", "END\r\n");

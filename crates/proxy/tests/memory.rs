@@ -80,7 +80,7 @@ fn a_client_that_never_reads_multi_gets_of_large_values_holds_little_and_delays_
         assert!(grown < 40 << 20, "{grown} bytes for one client that does not read");
         (slowest, greedy)
     };
-    // A busy machine delays the other client in some attempts, a proxy that lets it wait in all.
+    // A busy machine delays the other client in some attempts. A proxy that makes it wait delays it in every attempt.
     let greedy = (0..6).find_map(|_| {
         let (slowest, greedy) = attempt();
         (slowest < Duration::from_millis(900)).then_some(greedy)

@@ -72,8 +72,8 @@ fn relaxation(load: f64) -> f64 {
     load / (1.0 - load.sqrt()).powi(2)
 }
 
-/// The lengths that the simulator chooses at any load near saturation, at one where they cost little. Lengths in relaxation
-/// times are all that coverage depends on: in heavy traffic all such queues are one Brownian motion.
+/// The lengths that the simulator chooses at any load near saturation, at one where they cost little. Coverage depends only
+/// on the length in relaxation times, because in heavy traffic all such queues behave like the same Brownian motion.
 #[test]
 fn a_queue_near_saturation() {
     let times = relaxation(0.9);
@@ -118,7 +118,8 @@ fn has_intervals(result: &Simulation) -> bool {
     result.classes[0].response_s.half_width.is_some() || quantiles.low_s.iter().any(Option::is_some)
 }
 
-/// The mean of these is about 400 instead of 1000, and more replications would only narrow an interval around that.
+/// The mean of these replications is about 400 instead of 1000. More replications would only narrow an interval around the
+/// wrong value.
 #[test]
 fn too_short_a_run_gets_a_note_and_no_interval() {
     for replications in [20, 400] {
@@ -138,7 +139,7 @@ fn too_short_a_run_gets_a_note_and_no_interval() {
     assert!(!has_intervals(&result) && result.notes[0].contains("too few independent values"), "{:?}", result.notes);
 }
 
-/// Short replications are no harm if the warm-up is long: then many are needed.
+/// Short replications are acceptable if the warm-up is long and there are many of them.
 #[test]
 fn a_precision_needs_a_warm_up_and_enough_replications() {
     let settings = Settings { requests: Some(400), precision: Some(0.2), replications: 20, ..settings() };
@@ -162,7 +163,7 @@ fn a_load_that_takes_too_long_is_refused_unless_a_length_is_given() {
     assert!(!has_intervals(&run_with(&queue(0.9999), &given)));
 }
 
-/// Two stations in a closed network exchange their queues for a long time; no formula knows how long.
+/// In a closed network, the queue moves between two stations over a long time, for which there is no formula.
 #[test]
 fn a_closed_network_that_still_changes_has_no_intervals() {
     let model = common::model(json!({

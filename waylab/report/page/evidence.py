@@ -24,7 +24,7 @@ class Group:
 
 
 def evidence(content: Content, figures: Sequence[Figure]) -> list[Group]:
-    """Return the groups in the order of the page; `figures` are those that screen one does not show."""
+    """Return the groups in the order of the page; `figures` are those that the first screen does not show."""
     groups = (
         Group("speed", "How fast?", "throughput, response times, percentiles", _speed(content, figures)),
         Group("time", "Where does the time go?", "stages, both ends' views", _time(content, figures)),

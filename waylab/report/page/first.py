@@ -1,4 +1,4 @@
-"""Screen one of the page: question, answer, the figures that carry it, verdict of every rule, and trust in the data."""
+"""The first screen of the page: question, answer, main figures, verdict of every rule, and trust in the data."""
 
 from collections.abc import Sequence
 from html import escape
@@ -16,11 +16,11 @@ _KEY = (
     ("stage-times", "cpu-time", "factorial-variation"),
 )
 KEY_HEIGHT = 175
-"""Height of the figures of screen one, in pixels."""
+"""Height of the figures of the first screen, in pixels."""
 
 
 def key_figures(figures: Sequence[Figure]) -> list[Figure]:
-    """Return the two or three figures of screen one."""
+    """Return the two or three figures of the first screen."""
     known = {figure.name: figure for figure in figures}
     chosen = (next((known[name] for name in names if name in known), None) for names in _KEY)
     return [figure for figure in chosen if figure is not None]

@@ -1,4 +1,4 @@
-//! A relay between a service and its database. It can fall silent: open connections stay open, but nothing passes any more.
+//! A relay between a service and its database. It can become silent: open connections stay open, but no bytes pass.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -11,10 +11,10 @@ use std::thread::spawn;
 /// The relay. It ends with the process.
 pub struct Relay {
     address: SocketAddr,
-    /// The connections that are open now are silent if their number is below this.
+    /// Connections with a number below this are silent.
     silent_below: Arc<AtomicUsize>,
     connections: Arc<AtomicUsize>,
-    /// New connections are accepted, and nothing passes on them either.
+    /// Whether new connections are accepted but silent as well.
     is_down: Arc<AtomicBool>,
 }
 
@@ -81,7 +81,7 @@ fn relay_connection(client: TcpStream, socket: PathBuf, is_silent: impl Fn() -> 
     });
 }
 
-/// Passes bytes on. Drops them while the connection is silent, and never notices its end then.
+/// Forwards bytes. While the connection is silent, drops them and does not detect that it is closed.
 fn pass(mut from: impl Read, mut to: impl Write, is_silent: &impl Fn() -> bool) {
     let mut bytes = [0; 64 << 10];
     loop {

@@ -151,7 +151,7 @@ impl Control {
         Some(next.after(self.clock.now()))
     }
 
-    /// Accepts the processes that wait, but not so many that they keep the thread from its other work.
+    /// Accepts waiting processes, up to a number that does not delay the thread's other work.
     fn accept(&mut self) {
         for _ in 0..CONNECTIONS_MAX {
             if !self.is_waiting {

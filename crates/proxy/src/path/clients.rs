@@ -248,7 +248,7 @@ impl Clients {
         }
     }
 
-    /// Whether so many more bytes would be more than all loops may hold.
+    /// Whether this number of further bytes would exceed the limit of all loops.
     pub(crate) fn is_full(&self, bytes: usize) -> bool {
         self.held_bytes + self.held_by_others + bytes > self.memory_bytes_max
     }

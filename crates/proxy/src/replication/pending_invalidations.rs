@@ -222,7 +222,7 @@ impl List {
         }
     }
 
-    /// Adds a key, or changes what is known of it.
+    /// Adds a key, or updates its pending invalidation.
     fn add(&self, key: &[u8], pending: PendingInvalidation, change: impl FnOnce(&mut PendingInvalidation)) {
         let hash = self.hash(key);
         let mut shard = self.shard(hash);
@@ -248,7 +248,7 @@ impl List {
         self.next_due.fetch_min(due.0, Ordering::SeqCst);
     }
 
-    /// Adds an invalidation of all keys, or changes what is known of it.
+    /// Adds an invalidation of all keys, or updates the one that is pending.
     fn add_everything(&self, pending: PendingInvalidation, change: impl FnOnce(&mut PendingInvalidation)) {
         let mut whole = self.whole();
         let due = match &mut whole.everything {

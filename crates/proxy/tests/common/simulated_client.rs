@@ -151,8 +151,8 @@ impl SimulatedClient {
         self.disconnect()
     }
 
-    /// Whether the proxy was right to close the connection, because this client did nothing for too long: a busy machine did not
-    /// run it.
+    /// Whether the proxy closed the connection rightly, because this client sent and received nothing for too long. This happens
+    /// if a busy machine does not run it.
     fn was_idle_too_long(&self) -> bool {
         self.is_closed && self.plan.client_timeout.is_some_and(|timeout| self.longest_gap >= timeout / 2)
     }

@@ -157,7 +157,7 @@ fn a_client_that_stays_connected_is_served_until_the_hand_over_wait_ends() {
 fn a_slow_reader_gets_all_its_replies_after_the_hand_over_wait() {
     const VALUE_BYTES: usize = 1_000_000;
     let place = Place::new();
-    // More than the kernel and the proxy hold for a client.
+    // More than the kernel and the proxy buffer for a client.
     let (replies, pause) = (50, Duration::from_millis(100));
     let short = Duration::from_millis(500);
     let mut old = place.start(false, |config| {
@@ -179,7 +179,7 @@ fn a_slow_reader_gets_all_its_replies_after_the_hand_over_wait() {
         client.expect(format!("VALUE k 0 {VALUE_BYTES}\r\n{}\r\nEND\r\n", "v".repeat(VALUE_BYTES)));
     }
     client.expect_closed();
-    // A client that never reads does not keep the old proxy from ending.
+    // A client that never reads does not prevent the exit of the old proxy.
     ended.join().unwrap();
     stop(new);
 }
@@ -200,7 +200,7 @@ fn strangers_on_the_control_socket_delay_neither_a_hand_over_nor_a_reload_nor_th
     };
     let clock = clock::Clock::monotonic();
     let before = clock.now();
-    // More than may be connected, all of them before the successor.
+    // More connections than the limit, all of them made before the successor connects.
     let first = strangers(40);
     let mut successor = place.start(true, |_| ());
     assert_eq!(successor.warnings, Vec::<String>::new());

@@ -32,7 +32,7 @@ pub(super) enum Rest {
 /// The expected size of the first reply to a client, for each key.
 pub(super) const FIRST_KEY_BYTES: u32 = 1024;
 
-/// The most keys of a client in flight before the first reply, when nothing is known of its values. One request can have more.
+/// The most keys of a client in flight before the first reply, while its value sizes are unknown. One request can have more.
 pub(super) const FIRST_KEYS_MAX: u32 = 32;
 
 /// Whether a request has more keys than this.
