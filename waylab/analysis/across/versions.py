@@ -262,7 +262,7 @@ def _of_separate(metric: str, overall: Ratio, margin: float) -> tuple[str, str]:
     if overall.low is not None or overall.ratio is None:
         return verdict(overall, metric), verdict_sentence(overall, metric, margin, unit="runs on each side")
     text = (
-        f"{metric}: ratio {overall.ratio:.4f}, not replicated: one run on a side does not show how much runs "
+        f"{metric}: ratio {overall.ratio:.4f}, not replicated: a side with one run does not show how much runs "
         f"differ; give {_RUNS_MIN} runs of each side, or interleave both with waylab ab."
     )
     return NOT_REPLICATED, text
@@ -305,8 +305,8 @@ def _compared(side: _Side, factor: str = "", level: str = "", given: str = "") -
 def _notes(old: Sides, new: Sides) -> list[str]:
     """Say what weakens the comparison."""
     notes = [
-        "Separate runs: if all runs of one side were made before those of the other, what changed on the machine in "
-        "between is in the ratios. waylab ab interleaves both sides."
+        "Separate runs: if all runs of one side were made before those of the other, the ratios include any change of "
+        "the machine in between. waylab ab interleaves both sides."
     ]
     first = old[0].environment
     for key in _SAME:
@@ -321,5 +321,5 @@ def _notes(old: Sides, new: Sides) -> list[str]:
     if len({side.sha256 for side in old}) > 1 or len({side.sha256 for side in new}) > 1:
         notes.append("The runs of one side have different programs.")
     if {side.sha256 for side in old} == {side.sha256 for side in new}:
-        notes.append("Both sides have the very same program: this is a null comparison, and shows the noise.")
+        notes.append("Both sides have the same program, so this is a null comparison that shows the noise.")
     return notes

@@ -1,4 +1,4 @@
-"""Whether the data can be trusted, in lines of plain text: gates passed, loosened and failed, and the instrument.
+"""The evidence for and against the data, in lines of plain text: gates, null arms, controls and steady state.
 
 The page, the terminal and samples show the same lines.
 """
@@ -14,7 +14,7 @@ _GATES_MAX = 4
 
 @dataclass(frozen=True)
 class Reliance:
-    """One line: `good`, `note` or `bad`, and what it is about."""
+    """One line with its kind: `good`, `note` or `bad`."""
 
     kind: str
     text: str

@@ -100,7 +100,7 @@ fn verification(summary: &Summary) -> Vec<String> {
     let unjudged_max = UNJUDGED_SHARE.max(summary.settings.failed_max);
     if verified.unjudged as f64 > unjudged_max * verified.checked as f64 && !summary.settings.noreply {
         reasons.push(format!(
-            "{} of {} values could not be judged for staleness, because a set of their key had failed; at most {:.0} % may be; \
+            "{} of {} values could not be judged for staleness, because a set of their key had failed; the limit is {:.0} %; \
              look at the errors",
             verified.unjudged,
             verified.checked,
