@@ -174,3 +174,18 @@ def test_a_report_never_says_that_loosened_gates_were_passed_as_they_are(spec_pa
     )
     limits = read_run(directory).spec.gates
     assert replace(limits, loosened=[]).passed == "passed every gate"
+
+
+def test_a_short_window_is_uncertain():
+    """The machine's ticks are a sample, and the line between two samples is too low where the load begins."""
+    host = MachineUse(
+        user_s=0.9, system_s=0.0, interrupt_s=0.0, idle_s=1.1, steal_s=0.0, network_sent_bytes=0.0
+    )
+    assert foreign_share(host, 1.1, APART) == 0.0
+    assert foreign_share(host, 1.2, APART) == pytest.approx(-0.15)
+    assert foreign_share(host, 1.2, APART, edge_error_s=0.1) == 0.0
+    long = MachineUse(
+        user_s=90, system_s=0.0, interrupt_s=0.0, idle_s=110, steal_s=0.0, network_sent_bytes=0.0
+    )
+    assert foreign_share(long, 94, APART) == 0.0
+    assert foreign_share(long, 95, APART) == pytest.approx(-0.025)

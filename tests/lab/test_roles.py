@@ -21,6 +21,7 @@ server = "embedded"
 [load]
 clients = 4
 sample = 1
+test_time_s = 2.0
 [system.proxy]
 sample = 1
 [factors.arm]

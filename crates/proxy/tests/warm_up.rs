@@ -227,6 +227,12 @@ fn a_pool_that_grows_can_be_warmed_up_from_its_own_servers() {
                 client.ask(write.replace('K', &key), reply.replace('K', &key));
             }
         }
+        for number in 0..60 {
+            client.ask(format!("set r{replicas}m{number} 0 0 1\r\n1\r\n"), "STORED\r\n");
+            client.ask(format!("mg r{replicas}m{number} T1 v\r\n"), "VA 1\r\n1\r\n");
+        }
+        std::thread::sleep(Duration::from_secs(3));
+        (0..60).for_each(|number| client.ask(format!("get r{replicas}m{number}\r\n"), "END\r\n"));
     }
 }
 

@@ -57,7 +57,8 @@ fn general_service() {
         (json!({"mean_s": 1, "distribution": "lognormal", "squared_variation": 2}), 1.5),
         (json!({"distribution": "empirical", "values_s": [0.5, 0.5, 2.0]}), 0.75),
     ] {
-        let result = run(&open(0.5, json!({"service": {"request": time}})));
+        let longer = Settings { requests: Some(400_000), ..settings() };
+        let result = run_with(&open(0.5, json!({"service": {"request": time}})), &longer);
         near(result.stations[0].classes[0].waiting_s, waiting_s);
         near(result.classes[0].response_s, 1.0 + waiting_s);
     }
@@ -119,7 +120,8 @@ fn processor_sharing_depends_only_on_the_mean_service_time() {
         json!({"mean_s": 1, "distribution": "deterministic"}),
         json!({"mean_s": 1, "distribution": "gamma", "squared_variation": 5}),
     ] {
-        let result = run(&open(0.7, json!({"service": {"request": time}, "discipline": "ps"})));
+        let longer = Settings { requests: Some(400_000), ..settings() };
+        let result = run_with(&open(0.7, json!({"service": {"request": time}, "discipline": "ps"})), &longer);
         near(result.classes[0].response_s, 1.0 / 0.3);
         near(result.stations[0].classes[0].waiting_s, 0.7 / 0.3);
         near(result.stations[0].classes[0].utilisation, 0.7);

@@ -93,7 +93,7 @@ def percentile_intervals(
                 float(special.betaincinv(below + 0.5, beyond + 0.5, 0.5 - confidence / 2)),
                 float(special.betaincinv(below + 0.5, beyond + 0.5, 0.5 + confidence / 2)),
             )
-            low, high = (float(levels[_place(merged, limit)]) for limit in shares)
+            low, high = (float(level) for level in levels[_limits(merged, *shares)])
         found.append(_interval(percent, float(levels[place]), low, high, share))
     return found
 
@@ -150,6 +150,13 @@ def _checked(counts: ArrayLike, values: ArrayLike, percents: Sequence[float]) ->
 def _place(cumulative: Array, share: float) -> int:
     """Bucket of the quantile."""
     return int(np.searchsorted(cumulative, rank(100 * share, float(cumulative[-1]))))
+
+
+def _limits(cumulative: Array, low: float, high: float) -> list[int]:
+    """Buckets of the limits of an interval, rounded outwards: between two values, the interval reaches both."""
+    total = cumulative[-1]
+    ranks = np.clip([np.floor(low * total), np.floor(high * total) + 1], 1, total)
+    return [int(np.searchsorted(cumulative, one)) for one in ranks]
 
 
 def _shares_above(seconds: Array, places: list[int]) -> list[_Share]:

@@ -1,6 +1,7 @@
 """CPU time of each program over the measured window, interpolated from the telemetry."""
 
 import csv
+import math
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,11 @@ from waylab.runfolder.trial_numbers import CpuUse, MachineUse
 
 # The roles whose CPU time counts for a request; programs of one role are added up.
 ROLES = ("load", "proxy", "backends", "messages", "database")
-# Errors of the machine's counters: as a share for long windows, and four ticks of 10 ms for short ones.
-_RESOLUTION, _RESOLUTION_S = 0.02, 0.04
+# Errors of the machine's counters. In a long window: this share.
+_RESOLUTION = 0.02
+# In a short one: the kernel charges each tick of 10 ms to the program that runs at that moment. The busy ticks are then
+# a binomial count, and this many of its largest standard deviations are tolerated.
+_TICK_S, _DEVIATIONS = 0.01, 3
 # A window that telemetry covers less than this would be mostly extrapolation.
 _COVERED_MIN = 0.9
 
@@ -71,20 +75,25 @@ def cpu_use(
         cpu_s=spent_s,
         cpu_per_request_ns=per_request,
         machine=host,
-        foreign_share=foreign_share(host, sum(spent_s.values()), accounting),
+        foreign_share=foreign_share(
+            host, sum(spent_s.values()), accounting, _edge_error_s(directory, window_ns, spent_s["load"])
+        ),
         busy_share=1 - host.idle_s / capacity_s if capacity_s else None,
         steal_share=host.steal_s / capacity_s if capacity_s else None,
     )
 
 
-def foreign_share(host: MachineUse, ours_s: float, accounting: CpuAccounting | None) -> float | None:
+def foreign_share(
+    host: MachineUse, ours_s: float, accounting: CpuAccounting | None, edge_error_s: float = 0.0
+) -> float | None:
     """Return the CPU time of programs that are not ours, as a share of the machine; None without any time.
 
     The machine's time must include the same parts as the processes' time `ours_s`. If these parts are unknown,
     interrupts and steal time are included, so that the share can only be too large.
 
-    A value slightly below 0 is 0, because the kernel counts the machine's time in ticks. Any other negative value
-    is returned, and the gate refuses it.
+    A value slightly below 0 is 0. The kernel samples the machine's time with its ticks, and the machine's time at the
+    edges of the window is interpolated, with an error of up to `edge_error_s`. Any other negative value is returned,
+    and the gate refuses it.
     """
     capacity_s = host.user_s + host.system_s + host.interrupt_s + host.idle_s + host.steal_s
     if capacity_s <= 0:
@@ -94,8 +103,25 @@ def foreign_share(host: MachineUse, ours_s: float, accounting: CpuAccounting | N
     busy_s += host.interrupt_s if known.interrupts_in_processes is not False else 0.0
     busy_s += host.steal_s if known.steal_in_processes is not False else 0.0
     share = (busy_s - ours_s) / capacity_s
-    resolution = max(_RESOLUTION, _RESOLUTION_S / capacity_s)
+    sampling_error_s = _DEVIATIONS * 0.5 * math.sqrt(_TICK_S * capacity_s)
+    resolution = max(_RESOLUTION, (sampling_error_s + edge_error_s) / capacity_s)
     return 0.0 if -resolution <= share < 0 else share
+
+
+def _edge_error_s(directory: Path, window_ns: tuple[int, int], load_s: float) -> float:
+    """Return by how much the machine's CPU seconds in the window may be too small.
+
+    The load starts and ends with the window and measures its own time exactly. The machine's time is a line between
+    two samples. If the load begins between them, the line is too low by at most a quarter of their distance times the
+    CPU time of the load per second.
+    """
+    clocks = np.array([int(row["clock_ns"]) for row in _rows(directory / paths.MACHINE)])
+    gaps_ns = [
+        clocks[after] - clocks[after - 1]
+        for after in np.searchsorted(clocks, window_ns)
+        if 0 < after < len(clocks)
+    ]
+    return float(sum(gaps_ns) / 4 * load_s / (window_ns[1] - window_ns[0]))
 
 
 def _rows(path: Path) -> list[dict[str, str]]:

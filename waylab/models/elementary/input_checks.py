@@ -31,7 +31,8 @@ def check_at_least_zero(queue: str, numbers: Mapping[str, float]) -> None:
     for name, number in numbers.items():
         if not (_is_number(number) and math.isfinite(number) and number >= 0):
             raise ModelError(f"{queue}: {name}", f"must be a finite number >= 0, not {number}")
-        _check_size(f"{queue}: {name}", float(number))
+        # Next to nothing is as good as 0 here.
+        _check_size(f"{queue}: {name}", max(_LEAST, float(number)))
 
 
 def check_whole(queue: str, name: str, number: int, least: int) -> None:

@@ -103,7 +103,11 @@ impl Replicas {
         let source = self.router.pool(other).primary(key);
         let own = self.own_replica_at(pool, key, source);
         let is_pending = |backend| self.is_pending(backend, key);
-        let is_usable = own.is_none_or(|own| own != self.router.pool(pool).primary(key) && !is_pending(own));
+        // A late write can still be on its way to an own replica, and the read below uses another connection.
+        let may_be_read = |own| {
+            own != self.router.pool(pool).primary(key) && !is_pending(own) && !self.policies[pool].has_late_replicas()
+        };
+        let is_usable = own.is_none_or(may_be_read);
         (is_usable && !is_pending(source)).then_some(source)
     }
 
@@ -142,7 +146,10 @@ impl Replicas {
         let servers = self.router.pool(other);
         for step in 0..self.policies[other].replicas {
             let backend = servers.replica(servers.primary(&job.key_bytes), step.into());
-            if self.own_replica_at(pool, &job.key_bytes, backend).is_some() {
+            let own = self.own_replica_at(pool, &job.key_bytes, backend);
+            let primary = self.router.pool(pool).primary(&job.key_bytes);
+            // `mg` has set an expiry time on the primary only.
+            if own.is_some_and(|own| job.verb != Verb::Mg || own == primary) {
                 continue;
             }
             let leg = job.add_leg(backend);
