@@ -20,7 +20,7 @@ POLL_BYTES_MAX = 80_000
 
 def ask(connection, method, path, read=True):
     """Send a request without a body, and return the head of the reply."""
-    connection.sendall(f"{method} {path} HTTP/1.1\r\nhost: x\r\nwaystage-sender: me\r\n\r\n".encode())
+    connection.sendall(f"{method} {path} HTTP/1.1\r\nhost: localhost\r\nwaystage-sender: me\r\n\r\n".encode())
     return read_head(connection) if read else b""
 
 
