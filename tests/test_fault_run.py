@@ -7,7 +7,7 @@ from pathlib import Path
 from fault_clients import OTHERS, Counts, History, Write
 from fault_policies import POLICIES, Spelling, proxy_file, settings_of, toml
 from fault_proxy import EVENTS
-from fault_run import MEMORY_MIB, Report, judge, lines, run
+from fault_run import MEMORY_MIB, Report, ejections, judge, lines, run
 from fault_servers import FAULTS
 from programs import ROOT
 
@@ -36,6 +36,7 @@ def test_no_policy_breaks_its_guarantees_under_faults(tmp_path):
     reports = run(SECONDS, 1, tmp_path)
     output = "\n".join("\n".join(lines(report)) for report in reports)
     assert not [report for report in reports if report.broken], output
+    assert ejections(reports), output
     events = set().union(*(report.events for report in reports))
     commands = set().union(*(report.clients.commands for report in reports))
     check_rows("event", events)
