@@ -59,9 +59,23 @@ impl<T> Post<T> {
             TrySendError::Full(message) => Refused::Full(message),
             TrySendError::Disconnected(message) => Refused::Ended(message),
         })?;
+        self.wake();
+        Ok(())
+    }
+
+    /// Sends a message. Waits while the mailbox is full.
+    ///
+    /// # Errors
+    /// Returns the message if the loop has ended.
+    pub fn send_blocking(&self, message: T) -> Result<(), T> {
+        self.sender.send(message).map_err(|error| error.0)?;
+        self.wake();
+        Ok(())
+    }
+
+    fn wake(&self) {
         // A waker fails only if its loop has ended, and then no loop waits for it.
         let _ = self.waker.wake();
-        Ok(())
     }
 }
 

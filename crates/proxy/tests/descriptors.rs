@@ -6,17 +6,29 @@ mod common;
 
 use common::{Proxy, until};
 use std::fs::File;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 use testkit::Server;
+
+/// One test at a time takes the descriptors.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// Takes all descriptors that are left.
+fn take_all() -> Vec<File> {
+    let taken = std::iter::from_fn(|| File::open("/dev/null").ok()).take(2_000_000).collect::<Vec<_>>();
+    assert!(File::open("/dev/null").is_err(), "the limit is not reached by {} files", taken.len());
+    taken
+}
 
 #[test]
 fn without_descriptors_connected_clients_are_served_and_new_ones_wait() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let proxy = Proxy::before(vec![Server::embedded()], |config| {
         (config.loops, config.metrics) = (1, Some("127.0.0.1:0".into()));
     });
     let mut first = proxy.client();
     first.ask("set k 0 0 1\r\nx\r\n", "STORED\r\n");
-    let mut taken = std::iter::from_fn(|| File::open("/dev/null").ok()).take(2_000_000).collect::<Vec<_>>();
-    assert!(File::open("/dev/null").is_err(), "the limit is not reached by {} files", taken.len());
+    let mut taken = take_all();
     // The client's own socket uses the last one.
     taken.pop();
     let mut second = proxy.client();
@@ -33,4 +45,24 @@ fn without_descriptors_connected_clients_are_served_and_new_ones_wait() {
     second.expect("VALUE k 0 1\r\nx\r\nEND\r\n");
     let metrics = proxy.metrics();
     assert!(!metrics.contains("waystage_accept_pauses_total 0"), "{metrics}");
+}
+
+#[test]
+fn without_descriptors_a_successor_waits() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = tempfile::tempdir().unwrap();
+    let control = folder.path().join("control");
+    let _proxy = Proxy::before(vec![Server::embedded()], |config| {
+        (config.loops, config.transport.control) = (1, Some(control.clone()));
+    });
+    let mut taken = take_all();
+    // The successor's own socket uses the last one.
+    taken.pop();
+    let successor = net::Channel::connect(&control).unwrap();
+    successor.send("take-over 1", &[]).unwrap();
+    let early = successor.receive(Duration::from_millis(200)).unwrap_err();
+    assert_eq!(early.kind(), std::io::ErrorKind::WouldBlock, "it is not accepted");
+    drop(taken);
+    let (names, sockets) = successor.receive(Duration::from_secs(20)).expect("it is accepted without another process");
+    assert_eq!((names.lines().count(), sockets.len()), (1, 1));
 }

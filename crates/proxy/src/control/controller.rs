@@ -18,6 +18,8 @@ use std::time::Duration;
 const START_WAIT: Duration = Duration::from_secs(60);
 /// The most connections. One more closes the oldest of those that have not received the sockets.
 const CONNECTIONS_MAX: usize = 8;
+/// The pause after a process could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 const CONTROL: Token = Token(0);
 const STOP: Token = Token(1);
 /// The token of the first connection.
@@ -26,19 +28,28 @@ const FIRST: usize = 2;
 /// The thread that waits for a successor.
 #[derive(Debug)]
 pub(crate) struct Controller {
-    stop: Post<()>,
+    stop: Post<Stop>,
     is_handed_over: Arc<AtomicBool>,
-    thread: JoinHandle<io::Result<()>>,
+    /// Set until it is joined.
+    thread: Option<JoinHandle<io::Result<()>>>,
+}
+
+/// The order to end the thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    RemoveFile,
+    /// The next configuration of this process listens on the path.
+    KeepFile,
 }
 
 /// The state of that thread.
 struct Control {
     socket: ControlSocket,
     poller: Poller,
-    stop: Mailbox<()>,
+    stop: Mailbox<Stop>,
     connections: Slab<Connected>,
-    /// More processes may be waiting to be accepted.
-    is_waiting: bool,
+    /// Set if more processes may be waiting to be accepted: how long to wait before the next attempt.
+    accept_after: Option<Duration>,
     acceptor: Post<AcceptMessage>,
     metrics: Option<OwnedFd>,
     is_handed_over: Arc<AtomicBool>,
@@ -85,7 +96,7 @@ impl Controller {
             poller,
             stop,
             connections: Slab::new(),
-            is_waiting: true,
+            accept_after: Some(Duration::ZERO),
             acceptor,
             metrics,
             is_handed_over: is_handed_over.clone(),
@@ -93,7 +104,7 @@ impl Controller {
             clock,
         };
         let thread = Builder::new().name("control".into()).spawn(move || control.run())?;
-        Ok(Controller { stop: post, is_handed_over, thread })
+        Ok(Controller { stop: post, is_handed_over, thread: Some(thread) })
     }
 
     /// Whether a successor has taken over.
@@ -101,18 +112,23 @@ impl Controller {
         self.is_handed_over.load(Ordering::Acquire)
     }
 
-    /// Stops the thread, and leaves the socket's file to the next process.
-    pub(crate) fn retire(self) {
-        self.is_handed_over.store(true, Ordering::Release);
-        self.stop();
+    /// Stops the thread, and leaves the socket's file to the next configuration. From now on no successor can take over. Returns
+    /// false if one has done so before.
+    pub(crate) fn retire(&mut self) -> bool {
+        self.end(Stop::KeepFile);
+        !self.is_handed_over()
     }
 
     /// Stops the thread.
-    pub(crate) fn stop(self) {
+    pub(crate) fn stop(mut self) {
+        self.end(Stop::RemoveFile);
+    }
+
+    fn end(&mut self, order: Stop) {
         // If this fails, the thread has ended already.
-        let _ = self.stop.send(());
+        let _ = self.stop.send(order);
         // An error of this thread does not fail the proxy's orderly end.
-        let _ = self.thread.join();
+        let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
@@ -121,13 +137,15 @@ impl Control {
         let mut ready: Vec<Ready> = Vec::new();
         loop {
             self.poller.wait(self.timeout(), &mut ready)?;
-            if self.stop.take().is_some() {
-                if self.is_handed_over.load(Ordering::Acquire) {
+            if let Some(order) = self.stop.take() {
+                if order == Stop::KeepFile {
                     self.socket.keep_file();
                 }
                 return Ok(());
             }
-            self.is_waiting |= ready.iter().any(|event| event.token == CONTROL);
+            if ready.iter().any(|event| event.token == CONTROL) {
+                self.accept_after = Some(Duration::ZERO);
+            }
             self.accept();
             for event in ready.iter().filter(|event| event.token.0 >= FIRST) {
                 if self.receive(event.token.0 - FIRST) {
@@ -144,22 +162,22 @@ impl Control {
     }
 
     fn timeout(&self) -> Option<Duration> {
-        if self.is_waiting {
-            return Some(Duration::ZERO);
-        }
-        let next = self.connections.iter().map(|(_, connected)| connected.until).min()?;
-        Some(next.after(self.clock.now()))
+        let next = self.connections.iter().map(|(_, connected)| connected.until).min();
+        let next = next.map(|until| until.after(self.clock.now()));
+        self.accept_after.into_iter().chain(next).min()
     }
 
     /// Accepts waiting processes, up to a number that does not delay the thread's other work.
     fn accept(&mut self) {
+        if self.accept_after.is_none() {
+            return;
+        }
         for _ in 0..CONNECTIONS_MAX {
-            if !self.is_waiting {
-                return;
-            }
             match self.socket.accept() {
                 Ok(channel) => self.add(channel),
-                Err(_) => self.is_waiting = false,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return self.accept_after = None,
+                // The kernel has no descriptor, and does not report the process again.
+                Err(_) => return self.accept_after = Some(ACCEPT_PAUSE),
             }
         }
     }
@@ -217,20 +235,20 @@ impl Control {
 
     fn lend(&self, channel: &Channel) -> io::Result<()> {
         let (sender, receiver) = sync_channel(1);
-        self.acceptor.send(AcceptMessage::Lend(sender)).map_err(|_| gone())?;
+        self.acceptor.send_blocking(AcceptMessage::Lend(sender)).map_err(|_| gone())?;
         let lent = receiver.recv_timeout(MESSAGE_WAIT).map_err(|_| gone())??;
         self.send(channel, &lent)
     }
 
     /// Stops accepting, because this process serves. Returns whether that was possible.
     fn finish(&mut self, slot: usize) -> bool {
-        self.is_handed_over.store(true, Ordering::Release);
         let (sender, receiver) = sync_channel(1);
-        if self.acceptor.send(AcceptMessage::Retire(sender)).is_err() {
+        if self.acceptor.send_blocking(AcceptMessage::Retire(sender)).is_err() {
             self.connections.remove(slot);
             return false;
         }
         // The acceptor stops between two turns. From here on the hand-over is final.
+        self.is_handed_over.store(true, Ordering::Release);
         let _ = receiver.recv_timeout(MESSAGE_WAIT);
         let _ = self.connections[slot].channel.send(STOPPED, &[]);
         true
@@ -254,4 +272,48 @@ impl Control {
 
 fn gone() -> io::Error {
     io::Error::other("the accepting thread has ended")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_mailbox_of_the_acceptor_delays_a_hand_over() {
+        const PATIENCE: Duration = Duration::from_secs(20);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("control");
+        let poller = Poller::new().unwrap();
+        let (acceptor, messages) = mailbox(&poller, Token(0)).unwrap();
+        let (notice, notices) = sync_channel(1);
+        // Only so that the reply is not empty.
+        let metrics = std::fs::File::open("/dev/null").unwrap().into();
+        let socket = ControlSocket::bind(&path, false).unwrap();
+        let mut controller =
+            Controller::start(socket, acceptor.clone(), Some(metrics), notice, Clock::monotonic()).unwrap();
+        let fill = || while acceptor.send(AcceptMessage::Lend(sync_channel(1).0)).is_ok() {};
+        let successor = Channel::connect(&path).unwrap();
+        for (request, reply) in [(TAKE_OVER, "metrics\n"), (SERVING, STOPPED)] {
+            fill();
+            successor.send(request, &[]).unwrap();
+            let early = successor.receive(Duration::from_millis(100)).unwrap_err();
+            assert_eq!(early.kind(), io::ErrorKind::WouldBlock);
+            assert!(!controller.is_handed_over() && notices.try_recv().is_err());
+            let received = std::thread::scope(|scope| {
+                let received = scope.spawn(|| successor.receive(PATIENCE));
+                while !received.is_finished() {
+                    match messages.take() {
+                        // As the sender is dropped, the acceptor has stopped.
+                        Some(AcceptMessage::Retire(sender)) => drop(sender),
+                        Some(AcceptMessage::Lend(sender)) => _ = sender.try_send(Ok(Vec::new())),
+                        _ => std::thread::yield_now(),
+                    }
+                }
+                received.join().unwrap()
+            });
+            assert_eq!(received.unwrap().0, reply);
+        }
+        notices.recv_timeout(PATIENCE).expect("the hand-over is complete");
+        assert!(!controller.retire(), "a successor has taken over");
+    }
 }

@@ -27,6 +27,8 @@ pub enum ProxyError {
     TakeOver { path: PathBuf, source: io::Error },
     #[error("cannot take over from {}: {source}", .path.display())]
     TakeOverRefused { path: PathBuf, source: io::Error },
+    #[error("another process has taken over the listening sockets")]
+    TakenOver,
     #[error("cannot listen for a successor on {}: {source}", .path.display())]
     Control { path: PathBuf, source: io::Error },
     #[error("cannot listen on an inherited socket: {source}")]

@@ -7,6 +7,7 @@
 //! ```
 
 use crate::config::Config;
+use crate::control::controller::Controller;
 use crate::control::error::ProxyError;
 use crate::control::listeners::Opened;
 use crate::control::running::Running;
@@ -28,6 +29,9 @@ impl Running {
     /// If the configuration is invalid or the new proxy cannot start. This proxy then serves as before.
     pub fn reload(&mut self, config: Config) -> Result<Running, ProxyError> {
         config.check()?;
+        if self.is_handed_over() {
+            return Err(ProxyError::TakenOver);
+        }
         let handed = self.lend()?;
         let metrics = self.metrics.as_ref().map(|metrics| metrics.server.socket()).transpose()?;
         let clock = self.clock.clone();
@@ -39,30 +43,30 @@ impl Running {
     fn lend(&self) -> Result<Vec<Inherited>, ProxyError> {
         let (sender, receiver) = sync_channel(1);
         let gone = || ProxyError::Io(io::Error::other("the accepting thread has ended"));
-        self.accept_post.send(AcceptMessage::Lend(sender)).map_err(|_| gone())?;
+        self.accept_post.send_blocking(AcceptMessage::Lend(sender)).map_err(|_| gone())?;
         Ok(receiver.recv_timeout(ACCEPTOR_WAIT).map_err(|_| gone())??)
+    }
+
+    /// Makes sure that no other process takes over any more. Fails if one has done so.
+    pub(crate) fn stop_handing_over(&mut self) -> Result<(), ProxyError> {
+        let is_possible = self.controller.as_mut().is_none_or(Controller::retire);
+        if is_possible { Ok(()) } else { Err(ProxyError::TakenOver) }
     }
 
     /// Stops accepting, and moves the clients to the new acceptor.
     pub(crate) fn move_clients_to(&mut self, successor: &Post<AcceptMessage>) {
         self.newest_acceptor.replace(successor.clone());
         let (sender, receiver) = sync_channel(1);
-        if self.accept_post.send(AcceptMessage::Retire(sender)).is_ok() {
+        if self.accept_post.send_blocking(AcceptMessage::Retire(sender)).is_ok() {
             let _ = receiver.recv_timeout(ACCEPTOR_WAIT);
-        }
-        if let Some(controller) = self.controller.take() {
-            controller.retire();
         }
         if let Some(metrics) = self.metrics.take() {
             metrics.stop();
         }
         self.is_replaced = true;
-        for (post, event_loop) in self.posts.iter().zip(&self.loops) {
-            while post.send(LoopMessage::MoveClients(self.newest_acceptor.clone())).is_err()
-                && !event_loop.is_finished()
-            {
-                std::thread::sleep(Duration::from_millis(1));
-            }
+        for post in &self.posts {
+            // If this fails, the loop has ended.
+            let _ = post.send_blocking(LoopMessage::MoveClients(self.newest_acceptor.clone()));
         }
     }
 }

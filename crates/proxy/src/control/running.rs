@@ -88,11 +88,16 @@ impl Running {
         self.notice.lock().ok()?.take()
     }
 
+    /// Whether another process has taken over.
+    pub(crate) fn is_handed_over(&self) -> bool {
+        self.controller.as_ref().is_some_and(Controller::is_handed_over)
+    }
+
     /// After a successor has taken over, waits until the remaining clients have disconnected, at most for the configured time.
     /// Then it accepts no more requests, and waits for clients that still read their replies. It gives up when no client has read
     /// anything for the configured time, or when `is_hurried` returns true. The caller then stops this proxy.
     pub fn wait_for_clients(&mut self, is_hurried: impl Fn() -> bool) {
-        if !self.is_replaced && !self.controller.as_ref().is_some_and(Controller::is_handed_over) {
+        if !self.is_replaced && !self.is_handed_over() {
             return;
         }
         if let Some(metrics) = self.metrics.take() {
@@ -104,7 +109,7 @@ impl Running {
         }
         if self.clients_open.load(Ordering::Relaxed) > 0 && !is_hurried() {
             let patience = self.config.transport.hand_over_wait.max(DRAIN_PATIENCE);
-            drain(&self.posts, &self.loops, DrainLimits { until: Nanos::NEVER, patience });
+            drain(&self.posts, DrainLimits { until: Nanos::NEVER, patience });
             while !self.loops.iter().all(Worker::is_finished) && !is_hurried() {
                 std::thread::sleep(CLIENTS_POLL);
             }
@@ -117,10 +122,10 @@ impl Running {
     /// When a thread failed or the records could not be completed.
     pub fn stop(self) -> Result<Totals, ProxyError> {
         // If this fails, the acceptor has ended already.
-        let _ = self.accept_post.send(AcceptMessage::Stop);
+        let _ = self.accept_post.send_blocking(AcceptMessage::Stop);
         let accepted = joined(self.acceptor);
         let until = self.clock.now() + self.config.longest_timeout() + DRAIN_PATIENCE;
-        drain(&self.posts, &self.loops, DrainLimits { until, patience: DRAIN_PATIENCE });
+        drain(&self.posts, DrainLimits { until, patience: DRAIN_PATIENCE });
         let mut lost = 0;
         for event_loop in self.loops {
             lost += joined(event_loop)?;
@@ -150,12 +155,10 @@ impl Running {
 }
 
 /// Lets the loops take no more requests, and end.
-fn drain(posts: &[Post<LoopMessage>], loops: &[Worker<u64>], limits: DrainLimits) {
-    for (post, event_loop) in posts.iter().zip(loops) {
-        // A full mailbox is emptied soon, unless its loop has ended.
-        while post.send(LoopMessage::Drain(limits)).is_err() && !event_loop.is_finished() {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+fn drain(posts: &[Post<LoopMessage>], limits: DrainLimits) {
+    for post in posts {
+        // If this fails, the loop has ended.
+        let _ = post.send_blocking(LoopMessage::Drain(limits));
     }
 }
 

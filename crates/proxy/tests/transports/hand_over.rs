@@ -14,26 +14,26 @@ use std::time::Duration;
 use testkit::{Client, Server};
 
 /// The addresses of the proxies, and their server.
-struct Place {
-    server: Server,
+pub(crate) struct Place {
+    pub(crate) server: Server,
     folder: tempfile::TempDir,
 }
 
 impl Place {
-    fn new() -> Place {
+    pub(crate) fn new() -> Place {
         Place { server: Server::start(), folder: tempfile::tempdir().unwrap() }
     }
 
-    fn control(&self) -> PathBuf {
+    pub(crate) fn control(&self) -> PathBuf {
         self.folder.path().join("control")
     }
 
-    fn unix(&self) -> PathBuf {
+    pub(crate) fn unix(&self) -> PathBuf {
         self.folder.path().join("clients")
     }
 
     /// Any free port, which only the first proxy binds, and a unix socket.
-    fn start(&self, is_successor: bool, change: impl FnOnce(&mut Config)) -> Running {
+    pub(crate) fn start(&self, is_successor: bool, change: impl FnOnce(&mut Config)) -> Running {
         let listen = ["127.0.0.1:0".to_string(), format!("unix:{}", self.unix().display())];
         proxy(&listen, &[self.server.address().to_string()], |config| {
             config.transport.control = Some(self.control());

@@ -7,6 +7,7 @@ mod common;
 
 mod hand_over;
 mod names;
+mod overlap;
 mod speak;
 mod tls;
 mod unix;

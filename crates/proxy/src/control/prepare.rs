@@ -1,0 +1,347 @@
+//! Builds everything that a proxy consists of before it serves. All of this can fail. What has been opened and started is undone
+//! when it is dropped.
+
+use crate::config::{Config, PoolConfig, RecordsConfig, ServerConfig, TransportConfig};
+use crate::control::error::ProxyError;
+use crate::control::inherit::{Inheritance, Servers};
+use crate::control::listeners::{self, Opened};
+use crate::control::resolve::{Resolver, Resolving};
+use crate::control::running::{MetricsThread, Running};
+use crate::control::threads::Worker;
+use crate::control::transport::{Target, equip, targets};
+use crate::observe::counters::{AcceptCounters, LoopCounters, NameCounters};
+use crate::observe::hot_keys::HotKeysBoard;
+use crate::observe::metrics::{ServerName, Subject};
+use crate::observe::metrics_server::{MetricsServer, ScrapeLimits};
+use crate::observe::scraper::RequestHistograms;
+use crate::observe::stats::{Stats, settings};
+use crate::path::accept::{self, Acceptor, LoopPost};
+use crate::path::addresses::Addresses;
+use crate::path::backend::connection::BackendConnection;
+use crate::path::backend::connections::Connections;
+use crate::path::backend::server::{Backend, BackendLimits, Purpose};
+use crate::path::core::{Core, SessionSettings};
+use crate::path::dispatch::discipline::{connections_of_loop, queue_names};
+use crate::path::dispatch::dispatcher::Dispatcher;
+use crate::path::event_loop::{EventLoop, MAILBOX};
+use crate::path::jobs::Jobs;
+use crate::path::journal::Journal;
+use crate::path::messages::{AcceptMessage, LoopMessage};
+use crate::replication::pending_invalidations::PendingInvalidations;
+use clock::{Clock, Nanos};
+use net::{Address, ControlSocket, Inherited, Listening, Mailbox, Poller, Post, Token, mailbox};
+use records::{Program, Writer};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use wire::Limits;
+
+/// The sockets on which a new proxy listens.
+pub(super) struct Sockets {
+    listeners: Vec<Listening>,
+    pub(super) listening: Vec<Address>,
+    /// The predecessor's sockets on which the new proxy does not listen.
+    pub(super) unused: Vec<Inherited>,
+    pub(super) control: Option<ControlSocket>,
+    metrics: Option<Listening>,
+}
+
+/// A proxy whose threads wait for the order to begin.
+pub(super) struct Prepared {
+    pub(super) resolving: Resolving,
+    pub(super) accept_post: Post<AcceptMessage>,
+    pub(super) acceptor: Worker<()>,
+    pub(super) clients_open: Arc<AtomicUsize>,
+    pub(super) posts: Vec<Post<LoopMessage>>,
+    pub(super) loops: Vec<Worker<u64>>,
+    pub(super) counters: Vec<Arc<LoopCounters>>,
+    pub(super) metrics: Option<MetricsThread>,
+    pub(super) records: NewRecords,
+    pub(super) inheritance: Inheritance,
+    pub(super) servers: Servers,
+    pub(super) warnings: Vec<String>,
+}
+
+impl Sockets {
+    /// Opens the sockets, or uses those that were opened before.
+    pub(super) fn open(
+        config: &Config,
+        opened: Opened,
+        metrics: Option<OwnedFd>,
+        itself: Option<&Running>,
+    ) -> Result<Sockets, ProxyError> {
+        let (mut listeners, unused) = listeners::open(&config.listen, opened)?;
+        equip(&mut listeners, &config.transport.tls)?;
+        let listening = listeners.iter().map(|listening| listening.address().clone()).collect();
+        let control = open_control(&config.transport, itself)?;
+        let metrics = config.metrics.as_deref().map(|address| MetricsServer::listen(address, metrics));
+        let metrics = metrics.transpose().map_err(ProxyError::Metrics)?;
+        Ok(Sockets { listeners, listening, unused, control, metrics })
+    }
+}
+
+impl Prepared {
+    /// Builds the proxy on these sockets. Takes the listeners and the metrics' socket out of them.
+    pub(super) fn new(
+        config: &Config,
+        sockets: &mut Sockets,
+        itself: Option<&Running>,
+        clock: &Clock,
+    ) -> Result<Prepared, ProxyError> {
+        let Resolved { backends, servers, resolver, warnings, name_counters } = resolve_backends(config, clock)?;
+        let records = NewRecords::create(config, clock)?;
+        let inheritance = match itself {
+            Some(old) => Inheritance::from((&old.servers, &old.pending), &servers),
+            None => Inheritance::none(backends.len()),
+        };
+        let stats = stats(config, &inheritance.pending, clock);
+        let clients_open = Arc::new(AtomicUsize::new(0));
+        let (mut posts, mut loops) = (Vec::new(), Vec::new());
+        for index in 0..config.loops {
+            let (post, parts) = build(config, &backends, &stats, &inheritance.pending, records.0.as_ref(), index)?;
+            let event_loop = EventLoop::new(parts.poller, parts.mailbox, parts.core, clients_open.clone());
+            loops.push(Worker::prepare(format!("loop-{index}"), move || event_loop.run())?);
+            posts.push(post);
+        }
+        let subject = subject(config, &stats, name_counters);
+        let metrics = sockets.metrics.take();
+        let metrics = metrics.map(|socket| prepare_metrics(socket, config, subject, &posts, clock)).transpose()?;
+        let resolving = resolver.prepare(posts.clone())?;
+        let listeners = std::mem::take(&mut sockets.listeners);
+        let (accept_post, acceptor) = prepare_accepting(listeners, &posts, &clients_open, config, stats.accept)?;
+        let counters = stats.loops;
+        Ok(Prepared {
+            resolving,
+            accept_post,
+            acceptor,
+            clients_open,
+            posts,
+            loops,
+            counters,
+            metrics,
+            records,
+            inheritance,
+            servers,
+            warnings,
+        })
+    }
+
+    /// Gives all threads the order to begin. The proxy serves from now on.
+    pub(super) fn begin(&mut self, now: Nanos) {
+        self.inheritance.pass_on(now);
+        self.resolving.begin();
+        self.loops.iter_mut().for_each(Worker::begin);
+        self.metrics.iter_mut().for_each(|metrics| metrics.thread.begin());
+        self.acceptor.begin();
+    }
+}
+
+/// What `stats` reports about this configuration.
+fn stats(config: &Config, pending: &[PendingInvalidations], clock: &Clock) -> Stats {
+    let queues = queue_names(config).len();
+    let counters = || Arc::new(LoopCounters::new(config.pools.len(), pending.len(), queues));
+    Stats {
+        loops: (0..config.loops).map(|_| counters()).collect(),
+        accept: Arc::default(),
+        hot_keys: HotKeysBoard::new(config.loops, config.operations.hot_keys, clock),
+        servers: config.unique_backend_names(),
+        replicas: config.pools[0].replicas,
+        invalidations_pending: pending.iter().map(PendingInvalidations::count).collect(),
+        clients_max: config.clients_max,
+        settings: settings(config),
+        started: clock.now(),
+        clock: clock.clone(),
+    }
+}
+
+/// The parts of one event loop.
+struct Parts {
+    poller: Poller,
+    mailbox: Mailbox<LoopMessage>,
+    core: Core,
+}
+
+/// The record file of a proxy that may still fail to start: it is removed on drop.
+pub(super) struct NewRecords(Option<Writer>);
+
+impl NewRecords {
+    fn create(config: &Config, clock: &Clock) -> io::Result<NewRecords> {
+        let create =
+            |records: &RecordsConfig| Writer::create(&records.directory, Program::Proxy, records.sample, clock);
+        config.records.as_ref().map(create).transpose().map(NewRecords)
+    }
+
+    /// The writer of a proxy that has started.
+    pub(super) fn keep(mut self) -> Option<Writer> {
+        self.0.take()
+    }
+}
+
+impl Drop for NewRecords {
+    fn drop(&mut self) {
+        if let Some(writer) = self.0.take() {
+            writer.discard();
+        }
+    }
+}
+
+/// The control socket, on which a successor may request the listening sockets. A predecessor keeps the path until it has
+/// stopped accepting.
+fn open_control(transport: &TransportConfig, itself: Option<&Running>) -> Result<Option<ControlSocket>, ProxyError> {
+    let Some(path) = &transport.control else { return Ok(None) };
+    let is_own = itself.is_some_and(|old| old.config.transport.control.as_ref() == Some(path));
+    let is_successor = is_own || transport.take_over.as_ref() == Some(path);
+    let control = ControlSocket::bind(path, is_successor);
+    Ok(Some(control.map_err(|source| ProxyError::Control { path: path.clone(), source })?))
+}
+
+/// The accepting thread, with its mailbox.
+fn prepare_accepting(
+    listeners: Vec<Listening>,
+    loops: &[Post<LoopMessage>],
+    clients_open: &Arc<AtomicUsize>,
+    config: &Config,
+    counters: Arc<AcceptCounters>,
+) -> io::Result<(Post<AcceptMessage>, Worker<()>)> {
+    let poller = Poller::new()?;
+    let (post, mailbox) = mailbox(&poller, accept::MAILBOX)?;
+    let loops = loops.iter().cloned().map(LoopPost::new).collect();
+    let clients_open = clients_open.clone();
+    let acceptor = Acceptor {
+        listeners,
+        poller,
+        mailbox,
+        loops,
+        clients_open,
+        clients_max: config.clients_max,
+        limits: config.client_limits.clone(),
+        addresses: Addresses::default(),
+        counters,
+    };
+    Ok((post, Worker::prepare("accept", move || acceptor.run())?))
+}
+
+/// The backends, with the result of the first name resolution.
+struct Resolved {
+    backends: Vec<Backend>,
+    servers: Servers,
+    resolver: Resolver,
+    warnings: Vec<String>,
+    name_counters: Arc<NameCounters>,
+}
+
+/// Parses the backends' addresses and resolves the names among them.
+fn resolve_backends(config: &Config, clock: &Clock) -> Result<Resolved, ProxyError> {
+    let targets = targets(&config.backend_names(), &config.transport.tls)?;
+    let name_counters = Arc::new(NameCounters::new(targets.len()));
+    let TransportConfig { lookup, resolve_every, .. } = config.transport.clone();
+    let servers = Servers::new(&targets);
+    let mut resolver = Resolver::new(&targets, resolve_every, lookup, clock, servers.clone(), name_counters.clone());
+    let warnings = resolver.resolve_all();
+    Ok(Resolved { backends: backends(config, &targets, &resolver), servers, resolver, warnings, name_counters })
+}
+
+/// All backends, in the order of their numbers, with the addresses that are known so far.
+fn backends(config: &Config, targets: &[Target], resolver: &Resolver) -> Vec<Backend> {
+    let reporter = resolver.reporter();
+    let backend_of = |(index, ((pool, server), target)): (usize, ((&PoolConfig, &ServerConfig), &Target))| Backend {
+        index: index as u16,
+        name: server.address.as_str().into(),
+        endpoint: target.fixed().or_else(|| resolver.endpoint(index)),
+        reporter: reporter.clone(),
+        limits: BackendLimits {
+            timeouts: pool.timeouts,
+            failures: pool.failures,
+            window: config.backend_window,
+            buffer_bytes: config.backend_buffer_bytes,
+            reply_bytes: config.reply_bytes,
+            keepalive: config.client_limits.keepalive,
+            // Other clients of the backend may have stored a value that is larger than this proxy would accept.
+            wire: Limits { value_bytes: config.reply_bytes, ..SessionSettings::new(config).wire },
+        },
+    };
+    config.backends().zip(targets).enumerate().map(backend_of).collect()
+}
+
+/// The parts of the loop with this index, and its mailbox.
+fn build(
+    config: &Config,
+    backends: &[Backend],
+    stats: &Stats,
+    pending: &[PendingInvalidations],
+    writer: Option<&Writer>,
+    index: usize,
+) -> Result<(Post<LoopMessage>, Parts), ProxyError> {
+    let poller = Poller::new()?;
+    let (post, mailbox) = mailbox(&poller, MAILBOX)?;
+    let settings = SessionSettings::new(config);
+    let (own, clock) = (&stats.loops[index], &stats.clock);
+    let connection = |(number, (backend, purpose)): (usize, (usize, Purpose))| {
+        BackendConnection::new(backends[backend].clone(), purpose, Token(number), own.clone())
+    };
+    let connections = connections_of_loop(config, index).into_iter().enumerate().map(connection).collect();
+    let core = Core {
+        settings,
+        clock: clock.clone(),
+        turn: clock.now(),
+        progressed: Nanos::UNSET,
+        jobs: Jobs::new(config),
+        answered: Vec::new(),
+        dispatcher: Dispatcher::new(config, index, Connections::new(connections), pending.to_vec(), own),
+        journal: Journal::new(
+            own.clone(),
+            stats.hot_keys.as_ref().map(|board| board.counter(index)),
+            writer.map(Writer::sender),
+            index as u8,
+        ),
+        stats: stats.clone(),
+    };
+    Ok((post, Parts { poller, mailbox, core }))
+}
+
+/// The sources of the metrics.
+fn subject(config: &Config, stats: &Stats, names: Arc<NameCounters>) -> Subject {
+    let server_name = |(pool, server): (&PoolConfig, &ServerConfig)| ServerName {
+        pool: pool.name.clone(),
+        address: server.address.clone(),
+    };
+    Subject {
+        loops: stats.loops.clone(),
+        accept: stats.accept.clone(),
+        names,
+        pools: config.pools.iter().map(|pool| pool.name.clone()).collect(),
+        servers: config.backends().map(server_name).collect(),
+        invalidations_pending: stats.invalidations_pending.clone(),
+        queues: queue_names(config),
+        clients_max: config.clients_max,
+        dispatch: config.discipline.name(),
+        started_unix_ns: clock::unix_now(),
+        hot_keys: stats.hot_keys.clone().filter(|_| config.operations.hot_keys_metrics),
+    }
+}
+
+/// The metrics server on this socket, and its thread.
+fn prepare_metrics(
+    socket: Listening,
+    config: &Config,
+    subject: Subject,
+    posts: &[Post<LoopMessage>],
+    clock: &Clock,
+) -> io::Result<MetricsThread> {
+    let operations = &config.operations;
+    let limits = ScrapeLimits { time: operations.metrics_timeout, connections: operations.metrics_connections };
+    let requests = posts.iter().map(histograms_of).collect();
+    let (server, serving) = MetricsServer::new(socket, limits, subject, requests, clock.clone())?;
+    let thread = Worker::prepare("metrics", move || {
+        serving.run();
+        Ok(())
+    })?;
+    Ok(MetricsThread { server, thread })
+}
+
+/// Requests a copy of one loop's histograms.
+fn histograms_of(post: &Post<LoopMessage>) -> RequestHistograms {
+    let post = post.clone();
+    Box::new(move |sender| post.send(LoopMessage::Histograms(sender)).is_ok())
+}

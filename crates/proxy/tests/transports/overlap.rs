@@ -1,0 +1,69 @@
+//! Take-overs, reloads and exits that overlap.
+
+use crate::hand_over::Place;
+use crate::speak::{PATIENCE, ask, expect, stop, unix_client};
+use net::HostPort;
+use proxy::{Config, Lookup, Running};
+use std::io::Write;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use testkit::Client;
+
+/// A configuration like this one whose start runs `between` once, while it resolves the name of the backend.
+fn with_step(config: &Config, backend: SocketAddr, between: impl FnOnce() + Send + 'static) -> Config {
+    let mut config = config.clone();
+    config.pools[0].servers[0].address = format!("cache.test:{}", backend.port());
+    let between = Mutex::new(Some(between));
+    config.transport.lookup = Lookup::new(move |_: &HostPort| {
+        if let Some(between) = between.lock().unwrap().take() {
+            between();
+        }
+        Ok(vec![backend])
+    });
+    config
+}
+
+#[test]
+fn a_take_over_that_completes_during_a_reload_prevents_the_reload() {
+    let place = Arc::new(Place::new());
+    let mut old = place.start(false, |_| ());
+    let (address, backend) = (old.address().unwrap(), place.server.address());
+    let mut tcp = Client::connect(address);
+    let mut unix = unix_client(&place.unix());
+    tcp.ask("set k 0 0 1\r\n1\r\n", "STORED\r\n");
+    unix.write_all(b"set half 0 0 2\r\n1").unwrap();
+    let successor: Arc<Mutex<Option<Running>>> = Arc::default();
+    let between = {
+        let (place, successor) = (place.clone(), successor.clone());
+        move || *successor.lock().unwrap() = Some(place.start(true, |_| ()))
+    };
+    let notice = old.handed_over().unwrap();
+    // Another path, since both configurations would bind the same one until they serve: here they share a process.
+    let other = place.control().with_extension("other");
+    let mut config = with_step(old.config(), backend, between);
+    config.transport.control = Some(other.clone());
+    let outcome = old.reload(config);
+    assert!(!other.exists());
+    let line = outcome.err().expect("nobody would serve with the new configuration").to_string();
+    assert_eq!(line, "another process has taken over the listening sockets");
+    notice.recv_timeout(PATIENCE).expect("the old proxy knows");
+    let successor = successor.lock().unwrap().take().expect("the name was resolved");
+    assert_eq!(successor.warnings, Vec::<String>::new());
+    // The old proxy serves its clients as after any take-over.
+    tcp.ask("get k\r\n", "VALUE k 0 1\r\n1\r\nEND\r\n");
+    ask(&mut unix, "2\r\n", "STORED\r\n");
+    let again = old.reload(old.config().clone()).err().expect("there is nothing left to reload").to_string();
+    assert_eq!(again, line);
+    // The files are the successor's.
+    let mut new = unix_client(&place.unix());
+    ask(&mut new, "get half\r\n", "VALUE half 0 2\r\n12\r\nEND\r\n");
+    drop((tcp, unix));
+    old.wait_for_clients(|| false);
+    stop(old);
+    expect(&mut unix_client(&place.unix()), "");
+    let last = place.start(true, |_| ());
+    assert_eq!((last.address(), last.warnings.len()), (Some(address), 0), "the control socket is the successor's");
+    drop(new);
+    stop(successor);
+    stop(last);
+}
