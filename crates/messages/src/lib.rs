@@ -42,6 +42,7 @@ mod path {
     pub(crate) mod admit;
     pub(crate) mod answer;
     pub(crate) mod batch;
+    pub(crate) mod client_socket;
     pub(crate) mod dispatch;
     pub(crate) mod failure;
     pub(crate) mod health;
@@ -83,6 +84,7 @@ mod database {
     pub(crate) mod peers;
     pub(crate) mod redelivery;
     pub(crate) mod schema;
+    mod set_aside;
     pub(crate) mod tls;
 }
 

@@ -52,7 +52,9 @@ impl Cleanup {
         let mut client: Option<BackgroundClient> = None;
         loop {
             if let Err(error) = clean_up(&database, &mut client, &health, key_retention).await {
-                journal.note_connect_failure(&one_line(&error));
+                let reason = one_line(&error);
+                journal.note_connect_failure(&reason);
+                health.note_failure(BackgroundLoop::Cleanup, reason);
                 client = None;
             }
             // A timeout is no error: it is time for the next run.

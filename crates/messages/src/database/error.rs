@@ -20,6 +20,18 @@ fn is_forbidden(error: &tokio_postgres::Error) -> bool {
 }
 
 impl DatabaseError {
+    /// Whether the rows of the statement are the cause, and not the connection, the server's state or a lock. Other rows may then succeed.
+    pub(crate) fn is_about_rows(&self) -> bool {
+        // Connection, transaction state, serialization, resources, locks, operator, system: in this order.
+        const OTHER_CLASSES: [&str; 7] = ["08", "25", "40", "53", "55", "57", "58"];
+        match self {
+            DatabaseError::Postgres(error) => {
+                error.code().is_some_and(|code| !OTHER_CLASSES.iter().any(|class| code.code().starts_with(class)))
+            }
+            _ => false,
+        }
+    }
+
     /// Whether only a human can solve it. Otherwise the database may just not be up yet.
     pub(crate) fn is_lasting(&self) -> bool {
         match self {

@@ -56,7 +56,9 @@ pub(crate) async fn run(
             continue;
         }
         if let Err(error) = round(&all, &database, &clock, &mut reader).await {
-            journal.note_connect_failure(&one_line(&error));
+            let reason = one_line(&error);
+            journal.note_connect_failure(&reason);
+            health.note_failure(BackgroundLoop::LowWater, reason);
             reader = None;
         }
         tokio::time::sleep(PAUSE).await;

@@ -83,7 +83,9 @@ impl Peers {
     pub(crate) async fn run(self: Arc<Peers>, database: Database, journal: Arc<Journal>, health: Arc<Health>) {
         loop {
             if let Err(error) = self.exchange(&database, &health).await {
-                journal.note_connect_failure(&one_line(&error));
+                let reason = one_line(&error);
+                journal.note_connect_failure(&reason);
+                health.note_failure(BackgroundLoop::Peers, reason);
             }
             tokio::time::sleep(RETRY_AFTER).await;
         }

@@ -6,11 +6,13 @@ use crate::database::background_client::BackgroundClient;
 use crate::database::connection::Database;
 use crate::database::error::{DatabaseError, one_line};
 use crate::database::peers::Peers;
+use crate::database::set_aside::SetAside;
 use crate::observe::journal::Journal;
 use crate::path::health::{BackgroundLoop, Health};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use tokio_postgres::Statement;
 
 /// The longest pause: a peer may have leased or delayed a message that is due soon.
@@ -19,6 +21,8 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
 /// Rows in one statement.
 const BATCH: i64 = 500;
+/// Expired messages that are looked up at once.
+const EXPIRED_BATCH: i64 = 50_000;
 /// Between two full scans, scans start where the last full scan ended. Before that point there are only dead rows.
 const FULL_SCAN_EVERY_MS: i64 = 30_000;
 /// Longer than the statement timeout, so that everything that was running during the last full scan lies after its start.
@@ -29,29 +33,49 @@ const VISIBLE: usize = 0;
 const DEAD_LETTERED: usize = 1;
 const DELETED: usize = 2;
 
-const EXPIRED: &str = "DELETE FROM message WHERE ctid = ANY (ARRAY(
-    SELECT ctid FROM message WHERE expires_at <= now() AND expires_at > to_timestamp($1::bigint / 1000.0)
-    ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED))";
+/// The first message that is due, as redeliver.sql finds it.
+const FIRST: &str = "SELECT queue_id, id FROM invisible_message
+    WHERE due_at <= now() AND due_at > to_timestamp($1::bigint / 1000.0) AND queue_id <> ALL ($2) AND id <> ALL ($3)
+    ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED";
+
+/// Places of expired messages. They are read once for many deletions, because an old snapshot keeps the deleted rows in the index.
+const EXPIRED: &str = "SELECT ctid::text FROM message
+    WHERE expires_at <= now() AND expires_at > to_timestamp($1::bigint / 1000.0) ORDER BY expires_at LIMIT $2";
+/// A place may meanwhile have another message, so the expiry is checked again.
+const DELETE_EXPIRED: &str = "DELETE FROM message WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM message WHERE ctid = ANY ($1::text[]::tid[]) AND expires_at <= now() FOR UPDATE SKIP LOCKED))";
 
 /// The database's time, and the time until the next message is due, in milliseconds.
 const NEXT: &str = "SELECT (extract(epoch FROM now()) * 1000)::bigint,
     (SELECT ceil(extract(epoch FROM min(due_at) - now()) * 1000)::bigint
-     FROM invisible_message WHERE due_at > to_timestamp($1::bigint / 1000.0))";
+     FROM invisible_message WHERE due_at > to_timestamp($1::bigint / 1000.0) AND queue_id <> ALL ($2) AND id <> ALL ($3))";
 
 /// Wakes the redelivery.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Redelivery(Arc<Notify>);
 
+/// What the loop uses beside its connection.
+struct Surroundings {
+    peers: Arc<Peers>,
+    journal: Arc<Journal>,
+    health: Arc<Health>,
+}
+
 /// The redelivery's own connection.
 struct RedeliverySession {
     client: BackgroundClient,
     due: Statement,
+    first: Statement,
     expired: Statement,
+    delete_expired: Statement,
     next: Statement,
     /// Where scans start, in milliseconds since 1970; 0 for a full scan.
     begin_ms: i64,
     /// When the last full scan ended.
     full_scan_ms: i64,
+    aside: SetAside,
+    /// When expired messages are looked up again.
+    next_expiry: Instant,
 }
 
 impl Redelivery {
@@ -62,12 +86,15 @@ impl Redelivery {
 
     /// Runs until it is dropped. If the database is unreachable, it tries again later.
     pub(crate) async fn run(self, database: Database, journal: Arc<Journal>, health: Arc<Health>, peers: Arc<Peers>) {
+        let around = Surroundings { peers, journal, health };
         let mut session: Option<RedeliverySession> = None;
         loop {
-            let pause = match redeliver_all(&database, &mut session, &peers, &journal, &health).await {
+            let pause = match redeliver_all(&database, &mut session, &around).await {
                 Ok(pause) => pause,
                 Err(error) => {
-                    journal.note_connect_failure(&one_line(&error));
+                    let reason = one_line(&error);
+                    around.journal.note_connect_failure(&reason);
+                    around.health.note_failure(BackgroundLoop::Redelivery, reason);
                     session = None;
                     LONGEST_PAUSE
                 }
@@ -78,30 +105,23 @@ impl Redelivery {
     }
 }
 
-/// Handles everything that is due. Returns how long to pause.
+/// Handles everything that is due. Returns how long to pause. What is due goes first, also between two deletions of expired messages.
 async fn redeliver_all(
     database: &Database,
     session: &mut Option<RedeliverySession>,
-    peers: &Peers,
-    journal: &Journal,
-    health: &Health,
+    around: &Surroundings,
 ) -> Result<Duration, DatabaseError> {
     if session.as_ref().is_none_or(|open| open.client.is_closed()) {
         *session = RedeliverySession::open(database).await?;
     }
     // The tables may not exist yet.
-    let Some(session) = session else { return Ok(LONGEST_PAUSE) };
-    while session.redeliver_batch(peers, journal).await? {
-        health.note_round(BackgroundLoop::Redelivery);
-    }
-    loop {
-        let expired = session.client.execute(&session.expired, &[&session.begin_ms, &BATCH]).await?;
-        journal.count_due(DELETED, expired);
-        health.note_round(BackgroundLoop::Redelivery);
-        if expired == 0 {
-            return session.pause().await;
-        }
-    }
+    let Some(session) = session else {
+        around.health.note_round(BackgroundLoop::Redelivery);
+        return Ok(LONGEST_PAUSE);
+    };
+    session.redeliver_due(around).await?;
+    session.delete_expired(around).await?;
+    session.pause().await
 }
 
 impl RedeliverySession {
@@ -112,30 +132,105 @@ impl RedeliverySession {
             return Ok(None);
         }
         let due = client.prepare(include_str!("redeliver.sql")).await?;
-        let (expired, next) = (client.prepare(EXPIRED).await?, client.prepare(NEXT).await?);
-        Ok(Some(RedeliverySession { client, due, expired, next, begin_ms: 0, full_scan_ms: 0 }))
+        let (first, next) = (client.prepare(FIRST).await?, client.prepare(NEXT).await?);
+        let (expired, delete_expired) = (client.prepare(EXPIRED).await?, client.prepare(DELETE_EXPIRED).await?);
+        let (aside, next_expiry) = (SetAside::default(), Instant::now());
+        let statements = RedeliverySession {
+            client,
+            due,
+            first,
+            expired,
+            delete_expired,
+            next,
+            begin_ms: 0,
+            full_scan_ms: 0,
+            aside,
+            next_expiry,
+        };
+        Ok(Some(statements))
+    }
+
+    /// Handles all messages that are due. If a batch fails because of its rows, smaller batches find the message that is the cause.
+    async fn redeliver_due(&mut self, around: &Surroundings) -> Result<(), DatabaseError> {
+        let mut limit = BATCH;
+        loop {
+            match self.redeliver_batch(limit, around).await {
+                Ok(true) => {}
+                Ok(false) => return Ok(()),
+                Err(error) if error.is_about_rows() && limit > 1 => limit /= 2,
+                Err(error) if error.is_about_rows() => {
+                    self.set_first_aside(&error, around).await?;
+                    limit = BATCH;
+                }
+                Err(error) => return Err(error),
+            }
+            around.health.note_round(BackgroundLoop::Redelivery);
+        }
     }
 
     /// Handles a batch and wakes the polls that wait for its messages. Returns whether more may be due.
-    async fn redeliver_batch(&self, peers: &Peers, journal: &Journal) -> Result<bool, DatabaseError> {
-        let mut moved = 0;
-        for row in self.client.query(&self.due, &[&self.begin_ms, &BATCH]).await? {
+    async fn redeliver_batch(&mut self, limit: i64, around: &Surroundings) -> Result<bool, DatabaseError> {
+        let mut found = 0;
+        let (queues, messages) = self.aside.current();
+        for row in self.client.query(&self.due, &[&self.begin_ms, &limit, &queues, &messages]).await? {
             let messages: i64 = row.get(0);
-            moved += messages;
+            found += messages;
+            if let Some(skipped) = row.get(3) {
+                self.aside.add_queue(skipped);
+                continue;
+            }
             let to = match (row.get::<_, Option<&str>>(1), row.get(2)) {
                 (None, _) => DELETED,
                 (Some(queue), is_dead) => {
-                    peers.notify(queue);
+                    around.peers.notify(queue);
                     if is_dead { DEAD_LETTERED } else { VISIBLE }
                 }
             };
-            journal.count_due(to, messages.unsigned_abs());
+            around.journal.count_due(to, messages.unsigned_abs());
         }
-        Ok(moved >= BATCH)
+        Ok(found >= limit)
+    }
+
+    /// The database refuses to move the first message that is due.
+    async fn set_first_aside(&mut self, error: &DatabaseError, around: &Surroundings) -> Result<(), DatabaseError> {
+        let (queues, messages) = self.aside.current();
+        for row in self.client.query(&self.first, &[&self.begin_ms, &queues, &messages]).await? {
+            let (queue, id): (i32, i64) = (row.get(0), row.get(1));
+            self.aside.add_message(id);
+            around.journal.note_stuck_message(queue, id, &one_line(error));
+        }
+        Ok(())
+    }
+
+    /// Deletes expired messages in pieces. Fetches do not return them, so this has time.
+    async fn delete_expired(&mut self, around: &Surroundings) -> Result<(), DatabaseError> {
+        while Instant::now() >= self.next_expiry {
+            let began = Instant::now();
+            let rows = self.client.query(&self.expired, &[&self.begin_ms, &EXPIRED_BATCH]).await?;
+            // A scan past many dead rows takes long, and then it is done less often.
+            let pause = if rows.is_empty() { LONGEST_PAUSE.max(began.elapsed() * 10) } else { Duration::ZERO };
+            self.next_expiry = Instant::now() + pause;
+            let places: Vec<&str> = rows.iter().map(|row| row.get(0)).collect();
+            let mut deleted = 0;
+            for piece in places.chunks(usize::try_from(BATCH).unwrap_or(1)) {
+                let removed = self.client.execute(&self.delete_expired, &[&piece]).await?;
+                around.journal.count_due(DELETED, removed);
+                deleted += removed;
+                self.redeliver_due(around).await?;
+            }
+            around.health.note_round(BackgroundLoop::Redelivery);
+            if deleted == 0 {
+                // Nothing has expired, or others are deleting it.
+                self.next_expiry = Instant::now() + LONGEST_PAUSE.max(pause);
+            }
+        }
+        around.health.note_round(BackgroundLoop::Redelivery);
+        Ok(())
     }
 
     async fn pause(&mut self) -> Result<Duration, DatabaseError> {
-        let row = self.client.query_one(&self.next, &[&self.begin_ms]).await?;
+        let (queues, messages) = self.aside.current();
+        let row = self.client.query_one(&self.next, &[&self.begin_ms, &queues, &messages]).await?;
         let (now_ms, due_ms): (i64, Option<i64>) = (row.get(0), row.get(1));
         if self.begin_ms == 0 {
             (self.begin_ms, self.full_scan_ms) = (now_ms - OVERLAP_MS, now_ms);
@@ -143,6 +238,7 @@ impl RedeliverySession {
             self.begin_ms = 0;
         }
         let due = due_ms.map_or(LONGEST_PAUSE, |ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0)));
-        Ok(due.clamp(SHORTEST_PAUSE, LONGEST_PAUSE))
+        let longest = self.aside.pause().unwrap_or(LONGEST_PAUSE);
+        Ok(due.clamp(SHORTEST_PAUSE, longest))
     }
 }

@@ -3,9 +3,10 @@
 
 use crate::config::ClientLimits;
 use crate::http::client_connection::ClientConnection;
-use crate::http::stream::ObservedStream;
+use crate::http::stream::{ObservedStream, SharedStream};
 use crate::observe::client_connections::{ClientConnections, HEAD, OpenConnection};
 use crate::observe::journal::Journal;
+use crate::path::client_socket::ClientSocket;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, Response};
@@ -128,7 +129,11 @@ impl Acceptor {
     async fn serve(self, stream: TcpStream, address: SocketAddr, number: u32, open: OpenConnection) {
         // Replies are small and complete, so waiting to coalesce them only adds latency.
         let _ = stream.set_nodelay(true);
-        let client = Arc::new(ClientConnection::new(number, address.port(), self.clock.clone(), self.journal.clone()));
+        let stream = Arc::new(stream);
+        let socket = ClientSocket::new(stream.clone());
+        let (clock, journal) = (self.clock.clone(), self.journal.clone());
+        let client = Arc::new(ClientConnection::new(number, address.port(), socket, clock, journal));
+        let stream = SharedStream(stream);
         match &self.tls {
             None => self.serve_http(stream, client).await,
             Some(tls) => match tokio::time::timeout(self.clients.head_timeout, tls.accept(stream)).await {
@@ -144,7 +149,8 @@ impl Acceptor {
         let observed = ObservedStream { stream, client: client.clone() };
         let service = TaggedService { inner: TowerToHyperService::new(self.router.clone()), client: client.clone() };
         let mut builder = http1::Builder::new();
-        builder.header_read_timeout(None).max_buf_size(BUFFER_BYTES);
+        // A request is not abandoned when the client closes its side: `ClientSocket` decides that for each type of work.
+        builder.header_read_timeout(None).max_buf_size(BUFFER_BYTES).half_close(true);
         let mut connection = pin!(builder.serve_connection(TokioIo::new(observed), service));
         let mut shutdown = self.shutdown.clone();
         let mut is_shutting_down = *shutdown.borrow_and_update();

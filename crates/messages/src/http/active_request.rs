@@ -3,6 +3,7 @@
 use crate::http::accept::Origin;
 use crate::http::problem::Problem;
 use crate::observe::measurements::{self, AnsweredRequest, Measurements};
+use crate::path::client_socket::ClientSocket;
 use crate::path::work::{Answer, Work};
 use axum::http::StatusCode;
 use clock::StageClock;
@@ -25,6 +26,11 @@ impl ActiveRequest {
         let row = measurements::row(origin.client.number, origin.client.port, origin.sequence);
         let now = origin.client.last_read();
         ActiveRequest { origin, operation: "other", row, measurements: StageClock::started(now).into(), is_over: false }
+    }
+
+    /// The socket of the client.
+    pub(crate) fn client(&self) -> ClientSocket {
+        self.origin.client.socket.clone()
     }
 
     /// The whole request has arrived.

@@ -10,7 +10,7 @@ use crate::http::reply;
 use crate::http::tokens::{Grant, Tokens};
 use crate::observe::client_connections::{BODY, ClientConnections};
 use crate::observe::journal::{Journal, server_timing};
-use crate::path::admit::Admission;
+use crate::path::admit::{Admission, Caller};
 use crate::path::failure::Failure;
 use crate::path::health::Health;
 use crate::path::memory::{Memory, Reservation};
@@ -82,7 +82,8 @@ pub(crate) async fn handle(
             active.parsed(&work);
             // Only sends still need the memory of their bodies.
             let reservation = reservation.filter(|_| matches!(work, Work::Send(_)));
-            let mut outcome = service.admission.submit(work, wait, reservation, &mut active.measurements).await;
+            let caller = Caller { socket: active.client(), bodies: reservation };
+            let mut outcome = service.admission.submit(work, wait, caller, &mut active.measurements).await;
             outcome.iter_mut().for_each(|(answer, _)| grant.filter(answer));
             (outcome, format)
         }

@@ -1,6 +1,7 @@
 //! Errors as clients receive them: RFC 9457 problem documents. The `type` is stable; title and detail can change.
 
 use crate::interface::problem_types;
+use crate::observe::measurements::CLIENT_CLOSED;
 use crate::path::failure::Failure;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
@@ -105,6 +106,7 @@ impl Problem {
     pub(crate) fn record_outcome(&self) -> Outcome {
         match self.problem_type {
             "overloaded" | "shutting-down" => Outcome::Overloaded,
+            "client-closed" => Outcome::ClientGone,
             "database-down" => Outcome::BackendDown,
             "in-doubt" => Outcome::BackendLost,
             _ if self.status == StatusCode::REQUEST_TIMEOUT => Outcome::Timeout,
@@ -139,6 +141,11 @@ impl Problem {
     }
 }
 
+/// The status that nginx logs for a client that closed the connection. A client that closed only its sending side reads it.
+fn client_closed() -> StatusCode {
+    StatusCode::from_u16(CLIENT_CLOSED).unwrap_or(StatusCode::BAD_REQUEST)
+}
+
 impl From<Failure> for Problem {
     fn from(failure: Failure) -> Problem {
         let detail = failure.to_string();
@@ -157,6 +164,7 @@ impl From<Failure> for Problem {
                 Problem::new(status, "idempotency-key-reused", "Idempotency key reused", detail)
             }
             Failure::Overloaded | Failure::OutOfMemory => Problem::new(unavailable, "overloaded", "Overloaded", detail),
+            Failure::ClientClosed => Problem::new(client_closed(), "client-closed", "Client closed", detail),
             Failure::ShuttingDown => Problem::new(unavailable, "shutting-down", "Shutting down", detail),
             Failure::DatabaseDown => Problem::new(unavailable, "database-down", "The database is down", detail),
             Failure::NotReady(_) => Problem::new(unavailable, "not-ready", "Not ready", detail),

@@ -1,11 +1,14 @@
-//! A client's byte stream, which reports to the `ClientConnection` how many bytes pass. Does not interpret them.
+//! A client's byte stream, which reports to the `ClientConnection` how many bytes pass. Does not interpret them. The TCP connection below it
+//! is shared with `ClientSocket`.
 
 use crate::http::client_connection::ClientConnection;
-use std::io::{self, IoSlice};
+use rustix::net::{Shutdown, shutdown};
+use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use std::task::{Context, Poll, ready};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::TcpStream;
 
 /// A stream that reports reads and writes.
 #[derive(Debug)]
@@ -73,5 +76,70 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for ObservedStream<S> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+/// A TCP connection with several owners.
+#[derive(Debug)]
+pub(crate) struct SharedStream(pub(crate) Arc<TcpStream>);
+
+impl AsyncRead for SharedStream {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        loop {
+            ready!(self.0.poll_read_ready(context))?;
+            let (room, mut read) = (buffer.remaining(), 0);
+            let tried = self.0.try_io(Interest::READABLE, || {
+                read = self.0.try_read_buf(buffer)?;
+                // A read that leaves room has emptied the socket. The next one waits for an event, instead of trying in vain.
+                if read > 0 && read < room { Err(ErrorKind::WouldBlock.into()) } else { Ok(()) }
+            });
+            match tried {
+                Err(error) if error.kind() == ErrorKind::WouldBlock && read == 0 => {}
+                Err(error) if read == 0 => return Poll::Ready(Err(error)),
+                _ => return Poll::Ready(Ok(())),
+            }
+        }
+    }
+}
+
+impl SharedStream {
+    fn poll_with(
+        &self,
+        context: &mut Context<'_>,
+        write: impl Fn(&TcpStream) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            ready!(self.0.poll_write_ready(context))?;
+            match write(&self.0) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                written => return Poll::Ready(written),
+            }
+        }
+    }
+}
+
+impl AsyncWrite for SharedStream {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_with(context, |stream| stream.try_write(bytes))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_with(context, |stream| stream.try_write_vectored(parts))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(shutdown(&self.0, Shutdown::Write).map_err(Into::into))
     }
 }

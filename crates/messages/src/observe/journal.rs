@@ -35,6 +35,8 @@ pub(crate) struct Counts {
     pub(crate) batched_requests: u64,
     pub(crate) connects: u64,
     pub(crate) connect_failures: u64,
+    /// Messages that the database refused to redeliver.
+    pub(crate) redelivery_failures: u64,
     /// Records dropped because the disk was too slow.
     pub(crate) records_dropped: u64,
     /// Messages whose lease, delay or expiry was over, by [`DUE_OUTCOMES`].
@@ -61,6 +63,7 @@ impl Journal {
                 batched_requests: 0,
                 connects: 0,
                 connect_failures: 0,
+                redelivery_failures: 0,
                 records_dropped: 0,
                 due: [0; DUE_OUTCOMES.len()],
             }),
@@ -102,6 +105,20 @@ impl Journal {
         // Logs ever more rarely, so that a long outage does not fill the log.
         if first.is_power_of_two() {
             eprintln!("waystage: messages: the database is unreachable (failure {first}): {reason}");
+        }
+    }
+
+    /// The database refuses to redeliver a message. The redelivery tries it again later.
+    pub(crate) fn note_stuck_message(&self, queue: i32, id: i64, reason: &str) {
+        let number = {
+            let mut counts = self.lock();
+            counts.redelivery_failures += 1;
+            counts.redelivery_failures
+        };
+        if number.is_power_of_two() {
+            eprintln!(
+                "waystage: messages: message {id} of queue number {queue} cannot be redelivered (failure {number}): {reason}"
+            );
         }
     }
 

@@ -55,14 +55,14 @@ impl AnsweredRequest {
         self.measurements.clock.finish();
         self.row.reply_bytes = reply_bytes;
         self.row.outcome = outcome.map_or(self.row.outcome, |outcome| outcome as u8);
-        let status = if outcome == Some(Outcome::ClientGone) { CLIENT_GONE } else { self.status };
+        let status = if outcome == Some(Outcome::ClientGone) { CLIENT_CLOSED } else { self.status };
         journal.end(self.operation, status, &self.measurements.clock);
         journal.rows.push(&self.row, &self.measurements.clock.stamps());
     }
 }
 
 /// The status that nginx logs when a client closed the connection before the reply.
-const CLIENT_GONE: u16 = 499;
+pub(crate) const CLIENT_CLOSED: u16 = 499;
 
 /// The record of a request before anything but its connection is known.
 pub(crate) fn row(connection: u32, port: u16, sequence: u32) -> Row {

@@ -46,6 +46,11 @@ pub(crate) fn page(snapshot: &MetricsSnapshot) -> String {
         ("batched_requests_total", "Requests in all batches.", counts.batched_requests),
         ("reconnects_total", "Reconnections to the database.", counts.connects),
         ("connect_failures_total", "Connections to the database that failed.", counts.connect_failures),
+        (
+            "redelivery_failures_total",
+            "Messages that the database refused to redeliver; each is tried again.",
+            counts.redelivery_failures,
+        ),
         ("records_dropped_total", "Records dropped because the disk was too slow.", counts.records_dropped),
     ];
     for (name, help, value) in counters {

@@ -5,6 +5,7 @@ use crate::database::peers::Peers;
 use crate::database::redelivery::Redelivery;
 use crate::http::problem::Problem;
 use crate::observe::measurements::Measurements;
+use crate::path::client_socket::ClientSocket;
 use crate::path::dispatch::Dispatcher;
 use crate::path::failure::Failure;
 use crate::path::long_polls::LongPolls;
@@ -31,22 +32,30 @@ pub(crate) struct Admission {
     pub(crate) shutdown: watch::Receiver<bool>,
 }
 
+/// Who waits for the answer, and the memory for the bodies of the request.
+#[derive(Debug)]
+pub(crate) struct Caller {
+    pub(crate) socket: ClientSocket,
+    pub(crate) bodies: Option<Reservation>,
+}
+
 /// An answer, and the memory reserved for its messages.
 type Answered = (Answer, Option<Reservation>);
 
 impl Admission {
     /// Passes work to the dispatcher and returns its answer. A pop or receive that finds no message is tried again until `wait` is over: at
-    /// once when this service or a peer stores a message in its queue, and every `poll_interval` in case a notification was lost.
+    /// once when this service or a peer stores a message in its queue, and every `poll_interval` in case a notification was lost. It ends
+    /// when its client leaves.
     pub(crate) async fn submit(
         &self,
         work: Work,
         wait: Duration,
-        bodies: Option<Reservation>,
+        caller: Caller,
         measurements: &mut Measurements,
     ) -> Result<Answered, Problem> {
         let queue = match &work {
             Work::Pop(fetch) | Work::Receive(fetch, _) if !wait.is_zero() => fetch.scope.queue.clone(),
-            _ => return Ok(self.submit_once(work, bodies, measurements).await?),
+            _ => return Ok(self.submit_once(work, caller, measurements).await?),
         };
         let poll = self.long_polls.enter(&queue).ok_or_else(Problem::too_many_polls)?;
         let deadline = self.clock.now() + wait;
@@ -59,7 +68,8 @@ impl Admission {
             // Registered before the attempt, so that a message that is stored during the attempt is not missed.
             let mut woken = pin!(poll.notify.notified());
             woken.as_mut().enable();
-            let answer = self.submit_once(work.clone(), None, measurements).await;
+            let attempt = Caller { socket: caller.socket.clone(), bodies: None };
+            let answer = self.submit_once(work.clone(), attempt, measurements).await;
             let left = deadline.after(self.clock.now());
             let is_over = left.is_zero() || *shutdown.borrow();
             // Many polls are woken together and can fill the queue of a lane themselves. They keep waiting.
@@ -77,6 +87,7 @@ impl Admission {
                 () = &mut woken => {}
                 () = tokio::time::sleep(left.min(self.poll_interval)) => {}
                 _ = shutdown.changed() => {}
+                () = caller.socket.left() => return Err(Failure::ClientClosed.into()),
             }
         }
     }
@@ -84,7 +95,7 @@ impl Admission {
     async fn submit_once(
         &self,
         work: Work,
-        bodies: Option<Reservation>,
+        Caller { socket, bodies }: Caller,
         measurements: &mut Measurements,
     ) -> Result<Answered, Failure> {
         let changed = match &work {
@@ -100,7 +111,7 @@ impl Admission {
         let lost = if work.only_reads() { Failure::DatabaseDown } else { Failure::InDoubt };
         measurements.stamp(Stage::Enqueued, self.clock.now());
         let (back, receiver) = oneshot::channel();
-        self.dispatcher.push(Job { work, measurements: *measurements, _reservation: bodies, back });
+        self.dispatcher.push(Job { work, measurements: *measurements, client: socket, _reservation: bodies, back });
         let JobResult { measurements: passed, result, reservation } = receiver.await.map_err(|_| lost)?;
         *measurements = passed;
         if is_due_soon && result.is_ok() {

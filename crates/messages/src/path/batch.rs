@@ -116,6 +116,7 @@ fn scope_of(job: &Job) -> Option<&Scope> {
 mod tests {
     use super::*;
     use crate::observe::measurements::Measurements;
+    use crate::path::client_socket::ClientSocket;
     use crate::path::lease::{LeaseAction, LeaseRequest};
     use crate::path::work::{FetchRequest, NewMessage, SendRequest};
     use tokio::sync::oneshot;
@@ -126,6 +127,7 @@ mod tests {
         Job {
             work: Work::Pop(FetchRequest { scope, count }),
             measurements: Measurements::default(),
+            client: ClientSocket::default(),
             _reservation: None,
             back,
         }

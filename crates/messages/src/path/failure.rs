@@ -19,6 +19,8 @@ pub(crate) enum Failure {
     Overloaded,
     #[error("the memory for bodies and replies is full")]
     OutOfMemory,
+    #[error("the client closed the connection before the request was executed")]
+    ClientClosed,
     #[error("the service is shutting down")]
     ShuttingDown,
     #[error("the database is unreachable")]

@@ -4,7 +4,7 @@
 use crate::path::failure::Failure;
 use clock::{Clock, Nanos};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// A background loop.
@@ -20,6 +20,8 @@ pub(crate) enum BackgroundLoop {
 pub(crate) const LOOP_LABELS: [&str; 4] = ["redelivery", "cleanup", "low_water", "peers"];
 /// A loop without a finished round for this long makes the service not ready. Each round and each pause is much shorter.
 const ROUND_MAX: Duration = Duration::from_secs(60);
+/// The same for a loop whose latest round failed.
+const FAILING_MAX: Duration = Duration::from_secs(5);
 
 /// The state of the database and of the loops.
 #[derive(Debug)]
@@ -28,6 +30,8 @@ pub(crate) struct Health {
     database: Mutex<Result<(), Failure>>,
     /// When each loop last finished a round.
     rounds: [AtomicU64; LOOP_LABELS.len()],
+    /// Why the latest round of each loop failed, until the loop finishes one.
+    failures: Mutex<[Option<String>; LOOP_LABELS.len()]>,
     has_loops: bool,
 }
 
@@ -40,6 +44,7 @@ impl Health {
             clock,
             database: Mutex::new(database),
             rounds: std::array::from_fn(|_| AtomicU64::new(now.0)),
+            failures: Mutex::default(),
             has_loops: has_database,
         }
     }
@@ -52,6 +57,16 @@ impl Health {
     /// A loop has finished a round, or a part of one.
     pub(crate) fn note_round(&self, which: BackgroundLoop) {
         self.rounds[which as usize].store(self.clock.now().0, Ordering::Relaxed);
+        self.failures()[which as usize] = None;
+    }
+
+    /// A round of a loop has failed.
+    pub(crate) fn note_failure(&self, which: BackgroundLoop, reason: String) {
+        self.failures()[which as usize] = Some(reason);
+    }
+
+    fn failures(&self) -> MutexGuard<'_, [Option<String>; LOOP_LABELS.len()]> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The time since each loop last finished a round, in the order of [`LOOP_LABELS`].
@@ -65,6 +80,11 @@ impl Health {
     pub(crate) fn check(&self) -> Result<(), Failure> {
         self.database.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
         let ages = self.ages().unwrap_or_default();
+        for ((name, age), failure) in LOOP_LABELS.iter().zip(ages).zip(self.failures().iter()) {
+            if let Some(reason) = failure.as_ref().filter(|_| age > FAILING_MAX) {
+                return Err(Failure::NotReady(format!("{name} fails: {reason}")));
+            }
+        }
         match LOOP_LABELS.iter().zip(ages).find(|(_, age)| *age > ROUND_MAX) {
             Some((name, age)) => {
                 Err(Failure::NotReady(format!("{name} has not finished a round for {} s", age.as_secs())))
@@ -92,6 +112,12 @@ mod tests {
         }
         assert_eq!(health.check(), Ok(()));
         assert_eq!(health.ages().unwrap()[0], Duration::from_secs(2));
+        health.note_failure(BackgroundLoop::Peers, "too many connections".into());
+        assert_eq!(health.check(), Ok(()), "one failure can be chance");
+        manual.advance(2 * FAILING_MAX);
+        assert_eq!(health.check(), Err(Failure::NotReady("peers fails: too many connections".into())));
+        health.note_round(BackgroundLoop::Peers);
+        assert_eq!(health.check(), Ok(()));
         health.set_database(Err(Failure::DatabaseDown));
         assert_eq!(health.check(), Err(Failure::DatabaseDown));
     }

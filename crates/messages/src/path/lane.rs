@@ -57,6 +57,11 @@ impl Lane {
                     answered = Instant::now();
                 }
             }
+            // As late as possible: a message that is taken out for a client that has left is lost.
+            let now = self.clock.now();
+            for job in jobs.extract_if(.., |job| job.is_abandoned(now)) {
+                job.end(Err(Failure::ClientClosed));
+            }
             // The jobs were admitted when there was memory. Since then, other lanes may have fetched messages.
             if !self.memory.has_room() {
                 for job in jobs.extract_if(.., |job| job.work.returns_messages()) {

@@ -129,6 +129,7 @@ impl JobQueue {
 mod tests {
     use super::*;
     use crate::observe::measurements::Measurements;
+    use crate::path::client_socket::ClientSocket;
     use crate::path::work::{JobResult, NewMessage, SendRequest, Work};
     use tokio::sync::oneshot;
 
@@ -139,7 +140,16 @@ mod tests {
         let (back, receiver) = oneshot::channel();
         let messages = vec![NewMessage { receiver: String::new(), body: vec![0; bytes], delay_ms: 0, expiry_ms: 0 }];
         let work = Work::Send(SendRequest { queue: "q".into(), sender: "s".into(), messages, key: String::new() });
-        (Job { work, measurements: Measurements::default(), _reservation: None, back }, receiver)
+        (
+            Job {
+                work,
+                measurements: Measurements::default(),
+                client: ClientSocket::default(),
+                _reservation: None,
+                back,
+            },
+            receiver,
+        )
     }
 
     fn sizes(jobs: Vec<Job>) -> Vec<usize> {

@@ -1,14 +1,20 @@
 //! What a request asks the service to do, and the answer: the types that pass between the steps. Knows neither HTTP nor SQL.
 
 use crate::observe::measurements::Measurements;
+use crate::path::client_socket::ClientSocket;
 use crate::path::failure::Failure;
 use crate::path::lease::{Lease, LeaseAction, LeaseRequest};
 use crate::path::memory::{Memory, Reservation};
+use clock::{Nanos, Stage};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// What is due later than this is found in time by the redelivery's own schedule.
 const SOON_MS: i64 = 1000;
+
+/// Jobs that have waited this long are done only if their clients are still there.
+const CHECKED_AFTER: Duration = Duration::from_secs(1);
 
 /// A message to store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,6 +150,7 @@ pub(crate) struct JobResult {
 pub(crate) struct Job {
     pub(crate) work: Work,
     pub(crate) measurements: Measurements,
+    pub(crate) client: ClientSocket,
     /// Memory for the bodies in the request.
     pub(crate) _reservation: Option<Reservation>,
     pub(crate) back: oneshot::Sender<JobResult>,
@@ -218,6 +225,11 @@ impl Work {
         matches!(self, Work::Pop(_) | Work::Receive(..) | Work::Peek(_))
     }
 
+    /// Whether the work takes messages out of a queue.
+    pub(crate) fn takes_messages(&self) -> bool {
+        matches!(self, Work::Pop(_) | Work::Receive(..))
+    }
+
     /// Whether something may become due before the redelivery looks again.
     pub(crate) fn is_due_soon(&self) -> bool {
         match self {
@@ -262,6 +274,13 @@ impl SendRequest {
 }
 
 impl Job {
+    /// Whether the job is not worth doing any more, because its client has left. A check costs a system call, so other work than taking
+    /// messages is checked only if it waited for long: then the service is overloaded, and many clients may have left.
+    pub(crate) fn is_abandoned(&self, now: Nanos) -> bool {
+        let waited = now.after(self.measurements.clock.at(Stage::Enqueued));
+        (self.work.takes_messages() || waited > CHECKED_AFTER) && self.client.has_left()
+    }
+
     /// Answers the job. Its handler may be gone, if the client closed the connection.
     pub(crate) fn end(self, result: Result<Answer, Failure>) {
         let _ = self.back.send(JobResult { measurements: self.measurements, result, reservation: None });

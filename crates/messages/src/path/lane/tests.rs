@@ -4,6 +4,7 @@ use super::*;
 use crate::embedded::{Embedded, EmbeddedError};
 use crate::observe::measurements::Measurements;
 use crate::observe::record_file::RecordSink;
+use crate::path::client_socket::ClientSocket;
 use crate::path::failure::Failure;
 use crate::path::queue::Bounds;
 use crate::path::work::{JobResult, Work};
@@ -21,6 +22,7 @@ fn push_read(queue: &JobQueue) -> oneshot::Receiver<JobResult> {
         .push(Job {
             work: Work::ShowQueue("none".into()),
             measurements: Measurements::default(),
+            client: ClientSocket::default(),
             _reservation: None,
             back,
         })
