@@ -49,8 +49,10 @@ class GeneralServers(Queue):
         """Mean waiting time, that of M/M/m times the mean of the two variations.
 
         Allen and Cunneen (Allen, Probability, Statistics, and Queueing Theory, 1990, 5.4), with Erlang's C itself for
-        the probability of queueing. Exact for M/M/m and M/G/1, good near saturation; too high for regular arrivals
-        at little load.
+        the probability of queueing. Exact for M/M/m and M/G/1. Otherwise it is neither an upper nor a lower bound:
+        too high for regular arrivals at little load, too low for M/D/m with several servers (Cosmetatos 1975).
+        Its relative error vanishes only in the limit of saturation (one server: Kingman 1962; a fixed number of
+        servers: Köllerström 1974).
         """
         variation = (self.arrival_squared_variation + self.service_squared_variation) / 2
         return variation * MMm(self.arrivals_per_s, self.services_per_s, self.servers).waiting_mean_s
