@@ -72,7 +72,7 @@ def test_the_run_folder_keeps_everything(quick_spec, tmp_path):
     directory = campaign.directory
     assert directory.name.endswith("Z-quick") and (directory / "spec.toml").read_text() == QUICK_SPEC
     run = read_run(directory)
-    assert run.format == "waylab-run/1" and len(run.plan) == 4
+    assert run.format == "waylab-run/2" and len(run.plan) == 4
     assert run.reproduce[0] == f"waylab run {quick_spec}"
     environment = read(directory / "environment.json", Environment)
     assert len(environment.programs["waystage"].sha256) == 64 and environment.kernel and environment.cores

@@ -159,7 +159,7 @@ def decode(content: bytes, kind: type[Content], where: str, advice: str) -> Cont
     try:
         head = msgspec.json.decode(content, type=_Head)
         if head.format != wanted:
-            raise LabError(f"{where}: format is {head.format!r}, this waylab reads {wanted!r}")
+            raise LabError(f"{where}: format is {head.format!r}, this waylab reads {wanted!r}; {advice}")
         return msgspec.json.decode(content, type=kind)
     except msgspec.ValidationError as error:
         raise LabError(f"{where}: {_placed(str(error))}; {advice}") from None

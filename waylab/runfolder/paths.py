@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-RUN_FORMAT = "waylab-run/1"
+RUN_FORMAT = "waylab-run/2"
 TRIAL_FORMAT = "waylab-trial/1"
 ANALYSIS_FORMAT = "waylab-analysis/1"
 PREDICTIONS_FORMAT = "waylab-predictions/1"

@@ -227,7 +227,7 @@ class PlannedTrial(Struct, frozen=True, kw_only=True):
 class Run(Struct, frozen=True, kw_only=True):
     """A run: what is asked, and all its trials in the order in which they run."""
 
-    format: str  # waylab-run/1
+    format: str  # waylab-run/2
     waylab: str  # version of the lab
     name: str  # name of the experiment
     created_utc: str  # when the run was started, as text
