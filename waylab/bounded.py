@@ -4,6 +4,7 @@ Python's JSON and TOML parsers recurse with every bracket, and the TOML parser t
 parts. This module does not depend on the lab, so that every part can use it.
 """
 
+import csv
 import json
 import re
 import tomllib
@@ -13,6 +14,8 @@ from typing import Any
 TOML_BYTES_MAX = 1 << 20
 JSON_BYTES_MAX = 1 << 26
 RUN_FILE_BYTES_MAX = 1 << 28
+CSV_BYTES_MAX = 1 << 26
+CSV_VALUES_MAX = 1 << 23
 KEY_PARTS_MAX = 32
 _PART = r"""(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')"""
 _LONG_KEY = re.compile(rf"(?<![\w-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{KEY_PARTS_MAX}}}")
@@ -94,6 +97,30 @@ def read_json(path: Path) -> Any:
         raise UnreadableError(_TOO_DEEP) from None
     except ValueError as error:
         raise UnreadableError(f"is not JSON: {error}") from None
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    """Read a CSV file with a heading; every row has a value for each column.
+
+    Raises:
+        FileNotFoundError: when there is no such file.
+        UnreadableError: when it cannot be read, is no CSV, too large, or a row has another number of columns.
+    """
+    lines = csv.reader(read_text(path, CSV_BYTES_MAX).splitlines(keepends=True))
+    rows: list[dict[str, str]] = []
+    try:
+        columns = next(lines, [])
+        for row in lines:
+            if len(row) != len(columns):
+                raise UnreadableError(
+                    f"line {lines.line_num}: has {len(row)} columns, the heading {len(columns)}"
+                )
+            if len(rows) * len(columns) >= CSV_VALUES_MAX:
+                raise UnreadableError(f"has more than {CSV_VALUES_MAX:,} values".replace(",", " "))
+            rows.append(dict(zip(columns, row, strict=True)))
+    except csv.Error as error:
+        raise UnreadableError(f"line {lines.line_num}: is not CSV: {error}") from None
+    return rows
 
 
 def _no_constant(name: str) -> float:

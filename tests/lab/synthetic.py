@@ -211,8 +211,10 @@ def write_telemetry(directory: Path, truth: Truth) -> None:
         processes = csv.writer(file)
         processes.writerow(["clock_ns", "process", "pid", "user_s", "system_s", "resident_bytes", "threads"])
         host = csv.writer(machine)
-        names = "clock_ns user_s system_s interrupt_s idle_s steal_s load_1m memory_available_bytes network_sent_bytes"
-        host.writerow(names.split())
+        names = (
+            "clock_ns capacity_s user_s system_s interrupt_s idle_s steal_s load_1m memory_available_bytes"
+        )
+        host.writerow([*names.split(), "network_sent_bytes"])
         for step in range(-3, 13):
             time_s = 0.25 * step + 0.1
             clock_ns, done = START_NS + round(1e9 * time_s), (time_s + 5) / WINDOW_S
@@ -220,7 +222,8 @@ def write_telemetry(directory: Path, truth: Truth) -> None:
                 processes.writerow([clock_ns, name, 1, cpu_s * done * 0.5, cpu_s * done * 0.5, 1000, 1])
             if time_s < WINDOW_S - 0.3:
                 processes.writerow([clock_ns, "load", 2, 0, 0, 1000, 1])
-            host.writerow([clock_ns, busy_s * done, 0, 0, idle_s * done, steal_s * done, 0.5, 1, 100 * done])
+            spent = [capacity_s * done, busy_s * done, 0, 0, idle_s * done, steal_s * done]
+            host.writerow([clock_ns, *spent, 0.5, 1, 100 * done])
 
 
 def write_trial(

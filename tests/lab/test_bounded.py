@@ -5,6 +5,7 @@ import time
 import pytest
 
 from waylab import bounded
+from waylab.analysis.trial.cpu import machine
 from waylab.cli.main import main
 from waylab.errors import LabError
 from waylab.models import ModelError, read_network
@@ -77,3 +78,18 @@ def test_no_text_no_file_and_no_number(tmp_path):
         read_network(path)
     with pytest.raises(ModelError, match="no such file"):
         read_network(tmp_path / "missing.json")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"clock_ns,idle_s\n" + b"1,2\n" * (bounded.CSV_BYTES_MAX // 4), "is larger than 67 108 864 bytes"),
+        (b"clock_ns,idle_s\n1,2\n3\n", "line 3: has 1 columns, the heading 2"),
+        (b"clock_ns,idle_s\n1,\xff\n", "is not a text in UTF-8"),
+        (b"clock_ns,idle_s\n1," + b"9" * 200_000, "line 2: is not CSV: field larger than field limit"),
+    ],
+)
+def test_telemetry_that_is_no_table_is_one_line(tmp_path, content, words):
+    (tmp_path / "machine.csv").write_bytes(content)
+    with pytest.raises(LabError, match=words):
+        machine(tmp_path, (0, 10))

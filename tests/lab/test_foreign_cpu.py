@@ -29,6 +29,7 @@ APART = CpuAccounting(interrupts_in_processes=False, steal_in_processes=False)
 
 # First line of /proc/stat, twice, 5 s apart, on two cores. The processes' time includes interrupts.
 # Beside each: the CPU seconds of our processes, and the share of all others as the sum of their own times.
+CAPACITY_S = 10.0
 RECORDED = {
     "a sender over loopback beside strangers": (
         "cpu  1199313 1608888 802553 1020950 21845 0 139328 2245 0 0",
@@ -54,6 +55,18 @@ RECORDED = {
         5.0,
         0.5,
     ),
+    "a stranger that sleeps at every tick, and so appears in the idle time alone": (
+        "cpu  1000 0 500 80000 300 0 100 20 0 0",
+        "cpu  1000 0 500 80500 300 0 100 20 0 0",
+        0.0,
+        0.5,
+    ),
+    "a load of ours that sleeps at many ticks, and had a share of -0.2": (
+        "cpu  1000 0 500 80000 300 0 100 20 0 0",
+        "cpu  1100 0 600 80600 300 0 100 20 0 0",
+        4.0,
+        0.0,
+    ),
     "a loopback load alone, which had a share of -0.2": (
         "cpu  1000 0 500 80000 300 0 100 20 0 0",
         "cpu  1200 0 900 80200 300 0 300 20 0 0",
@@ -74,7 +87,13 @@ def between(tmp_path, monkeypatch, before: str, after: str) -> MachineUse:
         found[-1] += (times.idle + times.iowait, times.steal)
     spent = [new - old for old, new in zip(*found, strict=True)]
     names = ("user_s", "system_s", "interrupt_s", "idle_s", "steal_s")
-    return MachineUse(**dict(zip(names, spent, strict=True)), network_sent_bytes=0.0)
+    return use(**dict(zip(names, spent, strict=True)))
+
+
+def use(capacity_s: float = CAPACITY_S, **spent: float) -> MachineUse:
+    """What a machine did; nothing but what is given."""
+    nothing = dict.fromkeys(("user_s", "system_s", "interrupt_s", "idle_s", "steal_s"), 0.0)
+    return MachineUse(**(nothing | spent), capacity_s=capacity_s, network_sent_bytes=0.0)
 
 
 @pytest.mark.parametrize("name", RECORDED)
@@ -91,14 +110,14 @@ def test_a_kernel_that_counts_interrupts_apart_needs_no_correction(tmp_path, mon
 
 
 def test_an_unknown_kernel_gives_a_share_that_is_too_large_rather_than_too_small():
-    host = MachineUse(user_s=4, system_s=1, interrupt_s=1, idle_s=3, steal_s=1, network_sent_bytes=0)
+    host = use(user_s=4, system_s=1, interrupt_s=1, idle_s=3, steal_s=1)
     known = [foreign_share(host, 5.0, one) for one in (WITHIN, APART)]
     assert known == [pytest.approx(0.1), pytest.approx(0.0)]
     assert foreign_share(host, 5.0, None) == pytest.approx(0.2)
 
 
 def test_less_than_nothing_within_the_resolution_is_nothing_and_beyond_it_fails(run_folder):
-    host = MachineUse(user_s=4, system_s=1, interrupt_s=0, idle_s=5, steal_s=0, network_sent_bytes=0)
+    host = use(user_s=4, system_s=1, idle_s=5)
     assert foreign_share(host, 5.15, WITHIN) == 0.0
     assert foreign_share(host, 6.0, WITHIN) == pytest.approx(-0.1)
     planned = read_run(run_folder).plan[0]
@@ -135,6 +154,12 @@ def spent_by(pid: int) -> float:
     return times.user + times.system
 
 
+def cpuacct_s() -> float:
+    """CPU time of all processes, which the scheduler measures, where the kernel has the first version of cgroups."""
+    path = Path("/sys/fs/cgroup/cpuacct/cpuacct.usage")
+    return int(path.read_text()) * 1e-9 if path.is_file() else 0.0
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_busy_stranger_is_seen_beside_our_own_loopback_load(tmp_path):
     """This process sends to itself and is ours; its child is a stranger. Other strangers only add to it."""
@@ -145,12 +170,14 @@ def test_a_busy_stranger_is_seen_beside_our_own_loopback_load(tmp_path):
             line.connect(line.getsockname())
             with Telemetry(tmp_path, [], NoHosts()) as telemetry:
                 start_ns, before_s, end_s = time.monotonic_ns(), spent_by(stranger.pid), time.monotonic() + 3
+                all_before_s, ours_before_s = cpuacct_s(), time.process_time()
                 while time.monotonic() < end_s:
                     for _ in range(2000):
                         line.send(b"x")
                         line.recv(1)
                     telemetry.sample()
                 used_s = spent_by(stranger.pid) - before_s
+                all_s, ours_s = cpuacct_s() - all_before_s, time.process_time() - ours_before_s
                 window_ns = (start_ns, time.monotonic_ns())
                 telemetry.sample()
     finally:
@@ -161,6 +188,8 @@ def test_a_busy_stranger_is_seen_beside_our_own_loopback_load(tmp_path):
     capacity_s = (window_ns[1] - window_ns[0]) * 1e-9 * os.cpu_count()
     assert used_s > 0, "the stranger did not run"
     assert found.foreign_share >= used_s / capacity_s - 0.05
+    if all_s > 0:
+        assert found.foreign_share == pytest.approx((all_s - ours_s) / capacity_s, abs=0.05)
 
 
 def test_a_report_never_says_that_loosened_gates_were_passed_as_they_are(spec_path, fake, tmp_path):
@@ -176,16 +205,10 @@ def test_a_report_never_says_that_loosened_gates_were_passed_as_they_are(spec_pa
     assert replace(limits, loosened=[]).passed == "passed every gate"
 
 
-def test_a_short_window_is_uncertain():
-    """The machine's ticks are a sample, and the line between two samples is too low where the load begins."""
-    host = MachineUse(
-        user_s=0.9, system_s=0.0, interrupt_s=0.0, idle_s=1.1, steal_s=0.0, network_sent_bytes=0.0
-    )
+def test_the_line_between_two_samples_is_uncertain():
+    """The machine's time is too low where the load begins between two samples; a short window is not uncertain."""
+    host = use(capacity_s=2.0, user_s=0.8, idle_s=0.9)
     assert foreign_share(host, 1.1, APART) == 0.0
-    assert foreign_share(host, 1.2, APART) == pytest.approx(-0.15)
+    assert foreign_share(host, 1.2, APART) == pytest.approx(-0.05)
     assert foreign_share(host, 1.2, APART, edge_error_s=0.1) == 0.0
-    long = MachineUse(
-        user_s=90, system_s=0.0, interrupt_s=0.0, idle_s=110, steal_s=0.0, network_sent_bytes=0.0
-    )
-    assert foreign_share(long, 94, APART) == 0.0
-    assert foreign_share(long, 95, APART) == pytest.approx(-0.025)
+    assert foreign_share(use(capacity_s=200.0, user_s=90, idle_s=110), 95, APART) == pytest.approx(-0.025)

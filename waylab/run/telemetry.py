@@ -24,6 +24,7 @@ _DATABASE_INTERVAL_S = 1.0
 PROCESS_COLUMNS = ["clock_ns", "process", "pid", "user_s", "system_s", "resident_bytes", "threads"]
 MACHINE_COLUMNS = [
     "clock_ns",
+    "capacity_s",
     "user_s",
     "system_s",
     "interrupt_s",
@@ -55,6 +56,7 @@ class Telemetry:
         self._hosts_path = directory / paths.HOSTS
         self._hosts_file: IO[str] | None = None
         self._hosts_written_s = -_HOSTS_INTERVAL_S
+        self._cores = psutil.cpu_count() or 1
         self._watched = [("waylab", psutil.Process(os.getpid()))]
         for process in processes:
             try:
@@ -107,6 +109,7 @@ class Telemetry:
         self._machine_rows.writerow(
             [
                 clock_ns,
+                round(clock_ns * 1e-9 * self._cores, 6),
                 round(machine.user + getattr(machine, "nice", 0.0), 2),
                 machine.system,
                 round(getattr(machine, "irq", 0.0) + getattr(machine, "softirq", 0.0), 2),

@@ -147,10 +147,11 @@ class ServerView(Struct, Generic[Number], frozen=True, kw_only=True):
 class MachineUse(Struct, frozen=True, kw_only=True):
     """What the whole machine did in the measured window."""
 
-    user_s: float  # user time in seconds, over all cores
+    capacity_s: float  # CPU time of all cores: their number times the length of the window
+    user_s: float  # user time in seconds, over all cores; the kernel samples user and system time
     system_s: float  # system time
     interrupt_s: float  # time in interrupts
-    idle_s: float  # idle time
+    idle_s: float  # idle time, which the kernel measures
     steal_s: float  # steal time
     network_sent_bytes: float  # bytes sent over all interfaces
 

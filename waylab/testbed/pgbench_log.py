@@ -4,7 +4,6 @@ The log has wall-clock times in microseconds; the summary has times of the monot
 Clients have no think time, so the response time of a request begins at the end of the client's previous request.
 """
 
-import csv
 import time
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import numpy as np
 from hdrh.histogram import HdrHistogram
 from numpy.typing import NDArray
 
+from waylab import bounded
 from waylab.plan import Trial
 from waylab.runfolder import paths
 from waylab.runfolder.files import write
@@ -167,12 +167,11 @@ def _seconds(values_ns: Rows, ends_ns: Rows, started_ns: int, window_ns: tuple[i
 
 def _cpu_s(path: Path, process: str, window_ns: tuple[int, int]) -> float:
     """Return the CPU seconds of a process within the window, interpolated from its samples."""
-    with path.open(newline="", encoding="utf-8") as file:
-        points = [
-            (int(row["clock_ns"]), float(row["user_s"]) + float(row["system_s"]))
-            for row in csv.DictReader(file)
-            if row["process"] == process
-        ]
+    points = [
+        (int(row["clock_ns"]), float(row["user_s"]) + float(row["system_s"]))
+        for row in bounded.read_csv(path)
+        if row["process"] == process
+    ]
     if len(points) < 2:
         raise TestbedError(f"pgbench: {path} has no samples of {process}")
     clocks, values = zip(*points, strict=True)

@@ -1,11 +1,10 @@
 """CPU time of each program over the measured window, interpolated from the telemetry."""
 
-import csv
-import math
 from pathlib import Path
 
 import numpy as np
 
+from waylab import bounded
 from waylab.errors import LabError
 from waylab.runfolder import paths
 from waylab.runfolder.load import LoadCpu
@@ -14,11 +13,8 @@ from waylab.runfolder.trial_numbers import CpuUse, MachineUse
 
 # The roles whose CPU time counts for a request; programs of one role are added up.
 ROLES = ("load", "proxy", "backends", "messages", "database")
-# Errors of the machine's counters. In a long window: this share.
+# The error of the share: /proc rounds the CPU time of each process to 10 ms.
 _RESOLUTION = 0.02
-# In a short one: the kernel charges each tick of 10 ms to the program that runs at that moment. The busy ticks are then
-# a binomial count, and this many of its largest standard deviations are tolerated.
-_TICK_S, _DEVIATIONS = 0.01, 3
 # A window that telemetry covers less than this would be mostly extrapolation.
 _COVERED_MIN = 0.9
 
@@ -64,7 +60,7 @@ def cpu_use(
     spent_s = roles_cpu_s(directory, window_ns)
     spent_s["load"] = load.user_s + load.system_s
     host = machine(directory, window_ns)
-    capacity_s = host.user_s + host.system_s + host.interrupt_s + host.idle_s + host.steal_s
+    capacity_s = host.capacity_s
     system = {role: spent_s[role] for role in ROLES if role in spent_s}
     per_request = {role: 1e9 * value / requests for role, value in system.items()} if requests else {}
     if per_request:
@@ -88,23 +84,24 @@ def foreign_share(
 ) -> float | None:
     """Return the CPU time of programs that are not ours, as a share of the machine; None without any time.
 
+    The busy time is the time that was not idle. The kernel measures idle time, but only samples user and system time
+    with its ticks (get_idle_time in fs/proc/stat.c, on kernels with CONFIG_NO_HZ).
+
     The machine's time must include the same parts as the processes' time `ours_s`. If these parts are unknown,
     interrupts and steal time are included, so that the share can only be too large.
 
-    A value slightly below 0 is 0. The kernel samples the machine's time with its ticks, and the machine's time at the
-    edges of the window is interpolated, with an error of up to `edge_error_s`. Any other negative value is returned,
-    and the gate refuses it.
+    A value slightly below 0 is 0. The machine's time at the edges of the window is interpolated, with an error of up to
+    `edge_error_s`. Any other negative value is returned, and the gate refuses it.
     """
-    capacity_s = host.user_s + host.system_s + host.interrupt_s + host.idle_s + host.steal_s
+    capacity_s = host.capacity_s
     if capacity_s <= 0:
         return None
     known = accounting or CpuAccounting(interrupts_in_processes=None, steal_in_processes=None)
-    busy_s = host.user_s + host.system_s
-    busy_s += host.interrupt_s if known.interrupts_in_processes is not False else 0.0
-    busy_s += host.steal_s if known.steal_in_processes is not False else 0.0
+    busy_s = capacity_s - host.idle_s
+    busy_s -= host.interrupt_s if known.interrupts_in_processes is False else 0.0
+    busy_s -= host.steal_s if known.steal_in_processes is False else 0.0
     share = (busy_s - ours_s) / capacity_s
-    sampling_error_s = _DEVIATIONS * 0.5 * math.sqrt(_TICK_S * capacity_s)
-    resolution = max(_RESOLUTION, (sampling_error_s + edge_error_s) / capacity_s)
+    resolution = _RESOLUTION + edge_error_s / capacity_s
     return 0.0 if -resolution <= share < 0 else share
 
 
@@ -126,10 +123,11 @@ def _edge_error_s(directory: Path, window_ns: tuple[int, int], load_s: float) ->
 
 def _rows(path: Path) -> list[dict[str, str]]:
     try:
-        with path.open(newline="", encoding="utf-8") as file:
-            return list(csv.DictReader(file))
-    except OSError as error:
-        raise LabError(f"{path}: cannot be read: {error.strerror}") from None
+        return bounded.read_csv(path)
+    except FileNotFoundError:
+        raise LabError(f"{path}: not found") from None
+    except bounded.UnreadableError as error:
+        raise LabError(f"{path}: {error}") from None
 
 
 def increase_within(points: list[tuple[int, float]], window_ns: tuple[int, int], directory: Path) -> float:

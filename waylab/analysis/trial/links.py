@@ -3,9 +3,9 @@
 A link without a limit has no utilisation. Trials on this machine as it is have no links.
 """
 
-import csv
 from pathlib import Path
 
+from waylab import bounded
 from waylab.analysis.trial.artifacts import Artifacts
 from waylab.analysis.trial.cpu import increase_within
 from waylab.runfolder import paths
@@ -99,11 +99,10 @@ def link_facts(configurations: list[Configuration]) -> list[str]:
 def _series(path: Path, hosts: set[str]) -> dict[str, dict[str, list[tuple[int, float]]]]:
     """Return the counters of every host in use over time: host, column, (clock in ns, value)."""
     found: dict[str, dict[str, list[tuple[int, float]]]] = {}
-    with path.open(newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            host, clock_ns = row.pop("host"), int(row.pop("clock_ns"))
-            if host in hosts:
-                columns = found.setdefault(host, {})
-                for name, value in row.items():
-                    columns.setdefault(name, []).append((clock_ns, float(value)))
+    for row in bounded.read_csv(path):
+        host, clock_ns = row.pop("host"), int(row.pop("clock_ns"))
+        if host in hosts:
+            columns = found.setdefault(host, {})
+            for name, value in row.items():
+                columns.setdefault(name, []).append((clock_ns, float(value)))
     return found

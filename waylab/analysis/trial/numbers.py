@@ -187,7 +187,7 @@ def _cpu(artifacts: Artifacts, load: LoadSummary) -> CpuUse:
     try:
         accounting = artifacts.outcome.accounting if artifacts.outcome else None
         return cpu_use(artifacts.directory, load.cpu, load.window_ns, load.totals.requests, accounting)
-    except (LabError, KeyError, ValueError) as error:
+    except (LabError, KeyError, ValueError, OverflowError) as error:
         artifacts.problems.append(f"telemetry: {error}")
         return CpuUse()
 
@@ -195,7 +195,7 @@ def _cpu(artifacts: Artifacts, load: LoadSummary) -> CpuUse:
 def _links(artifacts: Artifacts, load: LoadSummary) -> LinkUse:
     try:
         return link_use(artifacts.directory, artifacts.testbed, artifacts.plan, load.window_ns)
-    except (LabError, KeyError, ValueError) as error:
+    except (LabError, KeyError, ValueError, OverflowError) as error:
         artifacts.problems.append(f"{paths.HOSTS}: {error}")
         return LinkUse()
 
