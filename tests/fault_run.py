@@ -18,6 +18,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from fault_clients import Counts, Hostile, Writer, own_keys, value
 from fault_policies import POLICIES, Policy
@@ -48,7 +49,7 @@ class Report:
 
     policy: Policy
     events: dict[str, int] = field(default_factory=dict)
-    load: dict = field(default_factory=dict)
+    load: dict[str, Any] = field(default_factory=dict)
     clients: Counts = field(default_factory=Counts)
     proxy: dict[str, int] = field(default_factory=dict)
     before: dict[str, int] = field(default_factory=dict)
@@ -112,8 +113,8 @@ def play(report: Report, folder: Path, seconds: float, seed: int) -> None:
         time.sleep(0.5)
         report.before = proxy.current.resources()
         end = time.monotonic() + seconds
-        clients = [Writer(policy, number, proxy.ports, report.clients, end) for number in range(WRITERS)]
-        clients.append(Hostile(policy, proxy.ports, report.clients, end))
+        writers = [Writer(policy, number, proxy.ports, report.clients, end) for number in range(WRITERS)]
+        clients = [*writers, Hostile(policy, proxy.ports, report.clients, end)]
         if not policy.hands_over:
             with (folder / "load.txt").open("w") as output:
                 command = load_command(proxy.ports.proxy, seconds, folder / "load.json")

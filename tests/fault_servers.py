@@ -28,7 +28,7 @@ FAULTS = (
 class Server:
     """A server process: memcached if it is installed, otherwise the embedded cache."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         (self.port,) = free_ports(1)
         self.spawn()
 

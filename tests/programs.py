@@ -15,26 +15,26 @@ SEARCHED = os.environ["PATH"] + ":/usr/sbin"
 MEMCACHED = ["memcached", "-u", "root", "-U", "0", "-l", "127.0.0.1", "-p"]
 
 
-def find(program):
+def find(program: str) -> str | None:
     """Return the path of a program, or None."""
     return shutil.which(program, path=SEARCHED)
 
 
-def missing(*programs):
+def missing(*programs: str) -> list[str]:
     """Return those that are not installed. With WAYSTAGE_REQUIRE_PEERS, as in .ci/run, a missing one is a failure."""
     absent = [program for program in programs if not find(program)]
     assert not absent or "WAYSTAGE_REQUIRE_PEERS" not in os.environ, f"{absent} are required here"
     return absent
 
 
-def need(*programs, instead):
+def need(*programs: str, instead: str) -> None:
     """Skip a test whose programs are not installed; `instead` says what covers it meanwhile."""
     absent = missing(*programs)
     if absent:
         pytest.skip(f"{', '.join(absent)} not installed; {instead}")
 
 
-def free_ports(count):
+def free_ports(count: int) -> list[int]:
     """Return ports that are free at this moment."""
     probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [probe.getsockname()[1] for probe in probes]
@@ -43,7 +43,7 @@ def free_ports(count):
     return ports
 
 
-def connect(port):
+def connect(port: int) -> socket.socket:
     """Connect to a program that may still be starting."""
     deadline = time.monotonic() + 10
     while True:

@@ -22,6 +22,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 # pytest has the folder of the shared helpers in its path; a program has not.
 sys.path.append(str(Path(__file__).parent.parent))
@@ -45,7 +46,7 @@ OPERATIONS = "send:4,send-to:2,pop:5,pop-from:2,peek:1"
 NEVER = ("lost", "doubled", "torn", "unknown", "misdelivered", "refused_and_done", "unread")
 
 
-def other_user() -> dict:
+def other_user() -> dict[str, Any]:
     """Return another user if this process is root, because PostgreSQL refuses to run as root."""
     if os.getuid() != 0:
         return {}
@@ -69,7 +70,17 @@ class Postgres:
             os.chown(folder, self.user["user"], self.user["group"])
             folder.parent.chmod(0o755)
         self.log = (folder.parent / "postgres.log").open("ab")
-        initdb = [programs / "initdb", "-D", folder / "data", "-U", "waystage", "-A", "trust", "-E", "UTF8"]
+        initdb: list[str | Path] = [
+            programs / "initdb",
+            "-D",
+            folder / "data",
+            "-U",
+            "waystage",
+            "-A",
+            "trust",
+            "-E",
+            "UTF8",
+        ]
         subprocess.run(
             [*initdb, "--no-locale"], check=True, cwd=folder, stdout=self.log, stderr=self.log, **self.user
         )
@@ -80,10 +91,16 @@ class Postgres:
         """The connection string for the services."""
         return f"host='{self.folder}' user=waystage dbname=postgres"
 
-    def start(self) -> subprocess.Popen:
+    def start(self) -> subprocess.Popen[bytes]:
         """Start it, repeatedly if necessary: the children of a killed server keep its shared memory for a moment."""
         until = time.monotonic() + START_PATIENCE_S
-        command = [self.programs / "postgres", "-D", self.folder / "data", "-k", self.folder]
+        command: list[str | Path] = [
+            self.programs / "postgres",
+            "-D",
+            self.folder / "data",
+            "-k",
+            self.folder,
+        ]
         settings = ["listen_addresses=", "shared_buffers=32MB", "max_connections=50"]
         arguments = [word for setting in settings for word in ("-c", setting)]
         while True:
@@ -102,7 +119,7 @@ class Postgres:
                 raise RuntimeError(f"PostgreSQL ends as it starts; see {self.log.name}")
             time.sleep(0.05)
 
-    def is_ready(self, process: subprocess.Popen) -> bool:
+    def is_ready(self, process: subprocess.Popen[bytes]) -> bool:
         """Return whether its lock file says that it accepts connections."""
         try:
             lines = (self.folder / "data" / "postmaster.pid").read_text().splitlines()
@@ -134,7 +151,7 @@ class Service:
         self.database, self.port, self.log = database, port, log
         self.process = self.start()
 
-    def start(self) -> subprocess.Popen:
+    def start(self) -> subprocess.Popen[bytes]:
         """Start it, repeatedly if necessary: it exits while there is no database."""
         until = time.monotonic() + START_PATIENCE_S
         command = [
@@ -148,6 +165,7 @@ class Service:
         while time.monotonic() < until:
             with self.log.open("ab") as log:
                 process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
+            assert process.stdout is not None
             if b"ready" in process.stdout.readline():
                 return process
             process.kill()
@@ -166,6 +184,7 @@ class Service:
         """Stop it."""
         self.process.kill()
         self.process.wait()
+        assert self.process.stdout is not None
         self.process.stdout.close()
 
 
@@ -175,13 +194,14 @@ class Report:
 
     seed: int
     kills: dict[str, int] = field(default_factory=lambda: {"service": 0, "postgres": 0})
-    summary: dict = field(default_factory=dict)
+    summary: dict[str, Any] = field(default_factory=dict)
     broken: list[str] = field(default_factory=list)
 
     @property
-    def messages(self) -> dict:
+    def messages(self) -> dict[str, Any]:
         """The fate of the messages."""
-        return self.summary.get("messages", {})
+        messages: dict[str, Any] = self.summary.get("messages", {})
+        return messages
 
     def judge(self) -> None:
         """Record every fate that must not occur."""
