@@ -111,13 +111,20 @@ class Client:
 
     def queues(self) -> list[str]:
         """Return the names of all queues."""
-        names: list[str] = self._request("GET", "/v1/queues").json()["queues"]
-        return names
+        return self._names("/v1/queues")
 
     def waiting_queues(self, receiver: str) -> list[str]:
         """Return the queues that have messages addressed to this receiver."""
-        path = f"/v1/receivers/{_quoted(receiver)}/queues"
-        names: list[str] = self._request("GET", path).json()["queues"]
+        return self._names(f"/v1/receivers/{_quoted(receiver)}/queues")
+
+    def _names(self, path: str) -> list[str]:
+        """Return the names on all pages of a list."""
+        names: list[str] = []
+        page = self._request("GET", path).json()
+        names += page["queues"]
+        while after := page.get("next"):
+            page = self._request("GET", f"{path}?after={_quoted(after)}").json()
+            names += page["queues"]
         return names
 
     def send(

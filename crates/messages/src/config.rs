@@ -46,8 +46,12 @@ pub struct Limits {
     pub waiting_requests: usize,
     /// Bytes of bodies that can wait for a lane or for the pool.
     pub waiting_bytes: usize,
+    /// Requests of one sender or receiver that can wait for a lane or for the pool.
+    pub waiting_requests_of_party: usize,
     /// Bytes of bodies and replies in memory, of all clients together.
     pub memory: usize,
+    /// Bytes of bodies, and bytes of replies, of one client: a token's sender, or an address if there are no tokens.
+    pub memory_per_client: usize,
     /// Requests that can wait for a message at the same time.
     pub long_polls: usize,
     /// The longest `wait` of a request.
@@ -142,7 +146,9 @@ impl Default for Limits {
             batch_messages: 100,
             waiting_requests: 10_000,
             waiting_bytes: 64 << 20,
+            waiting_requests_of_party: 5000,
             memory: 256 << 20,
+            memory_per_client: 64 << 20,
             long_polls: 10_000,
             long_poll: Duration::from_secs(60),
             statement_messages: 512,

@@ -18,6 +18,7 @@ mod http {
     pub(crate) mod browsers;
     pub(crate) mod client_connection;
     pub(crate) mod handle;
+    pub(crate) mod message_list;
     pub(crate) mod problem;
     pub(crate) mod reply;
     pub(crate) mod router;
@@ -42,6 +43,7 @@ mod path {
     pub(crate) mod admit;
     pub(crate) mod answer;
     pub(crate) mod batch;
+    pub(crate) mod caller;
     pub(crate) mod client_socket;
     pub(crate) mod dispatch;
     pub(crate) mod failure;

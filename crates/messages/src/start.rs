@@ -15,6 +15,7 @@ use crate::observe::client_connections::ClientConnections;
 use crate::observe::journal::Journal;
 use crate::observe::record_file::{FLUSH_INTERVAL, RecordFile, RecordSink};
 use crate::path::admit::Admission;
+use crate::path::caller::AddressShares;
 use crate::path::dispatch::Dispatcher;
 use crate::path::health::Health;
 use crate::path::long_polls::LongPolls;
@@ -122,7 +123,7 @@ pub fn start(config: &Config, clock: Clock) -> Result<RunningService, MessagesEr
         limits: config.limits,
         clients: config.clients,
         connections: connections.clone(),
-        tokens: Tokens::new(&config.tokens),
+        tokens: Tokens::new(&config.tokens, config.limits.memory_per_client),
         browsers: Browsers::new(&config.browsers, &config.listen, !config.tokens.is_empty()),
         metrics_need_token: config.metrics_need_token,
         clock: clock.clone(),
@@ -133,6 +134,7 @@ pub fn start(config: &Config, clock: Clock) -> Result<RunningService, MessagesEr
         clock,
         clients: config.clients,
         connections,
+        shares: Arc::new(AddressShares::new(config.limits.memory_per_client)),
         tls,
         shutdown: shutdown_requested,
     };

@@ -43,6 +43,12 @@ fn in_background(address: SocketAddr, method: &'static str, path: &'static str) 
     spawn(move || Client::connect(address, "alice").short(method, path))
 }
 
+/// Creates the queue. Afterwards its lane is connected and every statement prepared; the lane for operations on queues is another one.
+fn create_queue(client: &mut Client) {
+    assert!(matches!(client.short("PUT", "/v1/queues/q").0, 201 | 204));
+    assert_eq!(client.short("GET", "/v1/queues/q/messages/head").0, 204);
+}
+
 fn becomes_stuck(database: &Database) {
     for _ in 0..4000 {
         if database.number(STUCK) > 0 {
@@ -65,8 +71,7 @@ fn killed_statements_are_in_doubt_unless_they_only_read() {
         ] {
             let service = serve(&Config { dispatch, ..database.config() });
             let mut client = Client::connect(service.address(), "alice");
-            // After this request, the lane is connected and every statement prepared.
-            assert!(matches!(client.short("PUT", "/v1/queues/q").0, 201 | 204));
+            create_queue(&mut client);
             let locked = Locked::take(&database);
             let asked = in_background(service.address(), method, path);
             becomes_stuck(&database);
@@ -89,7 +94,7 @@ fn a_service_stops_although_its_database_makes_no_progress() {
     let Some(database) = Database::start() else { return };
     let service = serve(&Config { shutdown_timeout: Duration::from_millis(300), ..database.config() });
     let mut client = Client::connect(service.address(), "alice");
-    assert_eq!(client.short("PUT", "/v1/queues/q").0, 201);
+    create_queue(&mut client);
     let locked = Locked::take(&database);
     let address = service.address();
     let asked = spawn(move || {
@@ -115,7 +120,7 @@ fn polls_that_are_refused_after_their_first_attempt_keep_waiting() {
     let poll_interval = Duration::from_secs(1);
     let service = serve(&Config { dispatch, limits, poll_interval, ..database.config() });
     let mut client = Client::connect(service.address(), "alice");
-    assert_eq!(client.short("PUT", "/v1/queues/q").0, 201);
+    create_queue(&mut client);
     let polls: Vec<_> = (0..POLLS)
         .map(|_| {
             let poll = in_background(service.address(), "POST", "/v1/queues/q/messages:pop?wait=60s");

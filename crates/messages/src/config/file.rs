@@ -70,8 +70,11 @@ pub struct ServiceFile {
     pub queue: Option<usize>,
     #[serde(with = "opt_size", default)]
     pub queue_bytes: Option<usize>,
+    pub queue_per_sender: Option<usize>,
     #[serde(with = "opt_size", default)]
     pub memory: Option<usize>,
+    #[serde(with = "opt_size", default)]
+    pub memory_per_client: Option<usize>,
     pub long_polls: Option<usize>,
     #[serde(with = "opt_time", default)]
     pub long_poll_limit: Option<Duration>,
@@ -119,7 +122,7 @@ impl ServiceFile {
         overridden!(self, by, {
             listen, database, database_authority, dispatch, lanes, connections, threads, null_body, records, sample,
             tls_certificate, tls_key, connections_max, idle_timeout, head_timeout, body_timeout, unread_timeout,
-            body_limit, batch_limit, queue, queue_bytes, memory, long_polls, long_poll_limit, poll_interval,
+            body_limit, batch_limit, queue, queue_bytes, queue_per_sender, memory, memory_per_client, long_polls, long_poll_limit, poll_interval,
             statement_messages, statement_bytes, delay_limit, expiry_limit, lease_limit, key_retention, shutdown_timeout,
             metrics_need_token, insecure, allowed_hosts, cors_origins,
         })
@@ -165,7 +168,11 @@ impl ServiceFile {
                 batch_messages: self.batch_limit.unwrap_or(defaults.limits.batch_messages),
                 waiting_requests: self.queue.unwrap_or(defaults.limits.waiting_requests),
                 waiting_bytes: self.queue_bytes.unwrap_or(defaults.limits.waiting_bytes),
+                waiting_requests_of_party: self.queue_per_sender.unwrap_or(defaults.limits.waiting_requests_of_party),
                 memory: self.memory.unwrap_or(defaults.limits.memory),
+                memory_per_client: self
+                    .memory_per_client
+                    .unwrap_or_else(|| self.memory.map_or(defaults.limits.memory_per_client, |all| (all / 4).max(1))),
                 long_polls: self.long_polls.unwrap_or(defaults.limits.long_polls),
                 long_poll: self.long_poll_limit.unwrap_or(defaults.limits.long_poll),
                 statement_messages: self.statement_messages.unwrap_or(defaults.limits.statement_messages),
@@ -258,7 +265,9 @@ fn check(config: &Config) -> Result<(), ConfigError> {
         ("batch-limit", limits.batch_messages, 10_000),
         ("queue", limits.waiting_requests, 10_000_000),
         ("queue-bytes", limits.waiting_bytes, usize::MAX >> 1),
+        ("queue-per-sender", limits.waiting_requests_of_party, 10_000_000),
         ("memory", limits.memory, usize::MAX >> 1),
+        ("memory-per-client", limits.memory_per_client, usize::MAX >> 1),
         ("long-polls", limits.long_polls, 10_000_000),
         ("statement-messages", limits.statement_messages, 10_000),
         ("statement-bytes", limits.statement_bytes, 256 << 20),

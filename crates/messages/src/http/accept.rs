@@ -6,6 +6,7 @@ use crate::http::client_connection::ClientConnection;
 use crate::http::stream::{ObservedStream, SharedStream};
 use crate::observe::client_connections::{ClientConnections, HEAD, OpenConnection};
 use crate::observe::journal::Journal;
+use crate::path::caller::{AddressShares, Caller};
 use crate::path::client_socket::ClientSocket;
 use axum::Router;
 use axum::body::Body;
@@ -50,6 +51,7 @@ pub(crate) struct Acceptor {
     pub(crate) clock: Clock,
     pub(crate) clients: ClientLimits,
     pub(crate) connections: Arc<ClientConnections>,
+    pub(crate) shares: Arc<AddressShares>,
     /// If set, clients must use TLS.
     pub(crate) tls: Option<TlsAcceptor>,
     /// Becomes true when the service shuts down.
@@ -130,9 +132,9 @@ impl Acceptor {
         // Replies are small and complete, so waiting to coalesce them only adds latency.
         let _ = stream.set_nodelay(true);
         let stream = Arc::new(stream);
-        let socket = ClientSocket::new(stream.clone());
+        let caller = Caller { socket: ClientSocket::new(stream.clone()), share: self.shares.of(address.ip()) };
         let (clock, journal) = (self.clock.clone(), self.journal.clone());
-        let client = Arc::new(ClientConnection::new(number, address.port(), socket, clock, journal));
+        let client = Arc::new(ClientConnection::new(number, address.port(), caller, clock, journal));
         let stream = SharedStream(stream);
         match &self.tls {
             None => self.serve_http(stream, client).await,

@@ -3,7 +3,7 @@
 use crate::http::accept::Origin;
 use crate::http::problem::Problem;
 use crate::observe::measurements::{self, AnsweredRequest, Measurements};
-use crate::path::client_socket::ClientSocket;
+use crate::path::caller::Caller;
 use crate::path::work::{Answer, Work};
 use axum::http::StatusCode;
 use clock::StageClock;
@@ -28,9 +28,9 @@ impl ActiveRequest {
         ActiveRequest { origin, operation: "other", row, measurements: StageClock::started(now).into(), is_over: false }
     }
 
-    /// The socket of the client.
-    pub(crate) fn client(&self) -> ClientSocket {
-        self.origin.client.socket.clone()
+    /// The client.
+    pub(crate) fn caller(&self) -> Caller {
+        self.origin.client.caller.clone()
     }
 
     /// The whole request has arrived.

@@ -6,7 +6,7 @@ use crate::config::ClientLimits;
 use crate::observe::client_connections::{HEAD, IDLE, UNREAD};
 use crate::observe::journal::Journal;
 use crate::observe::measurements::AnsweredRequest;
-use crate::path::client_socket::ClientSocket;
+use crate::path::caller::Caller;
 use clock::{Clock, Nanos};
 use records::Outcome;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ pub(crate) struct ClientConnection {
     pub(crate) number: u32,
     /// The client's TCP port.
     pub(crate) port: u16,
-    pub(crate) socket: ClientSocket,
+    pub(crate) caller: Caller,
     clock: Clock,
     journal: Arc<Journal>,
     state: Mutex<State>,
@@ -61,16 +61,10 @@ impl Default for Expected {
 }
 
 impl ClientConnection {
-    pub(crate) fn new(
-        number: u32,
-        port: u16,
-        socket: ClientSocket,
-        clock: Clock,
-        journal: Arc<Journal>,
-    ) -> ClientConnection {
+    pub(crate) fn new(number: u32, port: u16, caller: Caller, clock: Clock, journal: Arc<Journal>) -> ClientConnection {
         let now = clock.now();
         let state = State { expected: Expected::Request(now), read_at: now, ..State::default() };
-        ClientConnection { number, port, socket, clock, journal, state: Mutex::new(state) }
+        ClientConnection { number, port, caller, clock, journal, state: Mutex::new(state) }
     }
 
     /// The head of a request is complete. Returns the number of the request on this connection.

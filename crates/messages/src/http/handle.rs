@@ -10,15 +10,15 @@ use crate::http::reply;
 use crate::http::tokens::{Grant, Tokens};
 use crate::observe::client_connections::{BODY, ClientConnections};
 use crate::observe::journal::{Journal, server_timing};
-use crate::path::admit::{Admission, Caller};
-use crate::path::failure::Failure;
+use crate::path::admit::Admission;
 use crate::path::health::Health;
-use crate::path::memory::{Memory, Reservation};
+use crate::path::memory::{Memory, Reservation, Share};
 use crate::path::parse::request::{HttpRequest, Parse, ParsedRequest, ReplyFormat};
 use crate::path::work::Work;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::Request;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+use axum::http::request::Parts;
+use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::Response;
 use clock::{Clock, Stage};
 use std::collections::HashMap;
@@ -62,15 +62,20 @@ pub(crate) async fn handle(
         let grant = if is_open { Grant::default() } else { service.tokens.grant(&mut parts.headers)? };
         Ok((grant, parse?))
     });
+    let mut caller = active.caller();
     let body = match &admitted {
-        Ok(_) => read_in_time(body, &parts.headers, &service, parts.uri.path()).await,
+        Ok((grant, _)) => {
+            caller.share = grant.share().unwrap_or(caller.share);
+            read_in_time(body, &parts, &service, &caller.share).await
+        }
         Err(problem) => Err(problem.clone()),
     };
     active.received();
     let (grant, parsed) = match (admitted, body) {
         (Ok((grant, parse)), Ok((body, reservation))) => {
             let (uri, headers, limits) = (&parts.uri, &parts.headers, &service.limits);
-            let parsed = parse(&HttpRequest { path: &path, uri, headers, body, limits });
+            let mut parsed = parse(&HttpRequest { path: &path, uri, headers, body, limits });
+            parsed.iter_mut().for_each(|parsed| grant.narrow(&mut parsed.work));
             (grant, parsed.map(|parsed| (parsed, reservation)))
         }
         (Err(problem), _) | (_, Err(problem)) => (Grant::default(), Err(problem)),
@@ -80,11 +85,10 @@ pub(crate) async fn handle(
     let (outcome, format) = match parsed {
         Ok((ParsedRequest { work, format, wait }, reservation)) => {
             active.parsed(&work);
-            // Only sends still need the memory of their bodies.
-            let reservation = reservation.filter(|_| matches!(work, Work::Send(_)));
-            let caller = Caller { socket: active.client(), bodies: reservation };
-            let mut outcome = service.admission.submit(work, wait, caller, &mut active.measurements).await;
-            outcome.iter_mut().for_each(|(answer, _)| grant.filter(answer));
+            // Other work is much smaller than the document that it was parsed from.
+            let bodies = reservation.filter(|_| matches!(work, Work::Send(_) | Work::Lease(_)));
+            let measurements = &mut active.measurements;
+            let outcome = service.admission.submit(work, wait, caller.clone(), bodies, measurements).await;
             (outcome, format)
         }
         Err(problem) => (Err(problem), ReplyFormat::Bytes),
@@ -92,7 +96,9 @@ pub(crate) async fn handle(
     active.answered(outcome.as_ref().map(|(answer, _)| answer));
     let mut response = outcome.map_or_else(
         |problem| problem.response(),
-        |(answer, reservation)| reply::response(answer, format, reservation),
+        |(answer, reservation)| {
+            reply::response(answer, format, reservation, || service.memory.reserve_reply(&caller.share, 0))
+        },
     );
     // The stage `Replied` ends when the kernel has the reply. A header inside the reply cannot contain that time, so here the stage ends
     // now.
@@ -111,22 +117,26 @@ pub(crate) async fn handle(
 /// announced length is too large is not read.
 async fn read_in_time(
     body: Body,
-    headers: &HeaderMap,
+    head: &Parts,
     service: &Service,
-    path: &str,
+    share: &Arc<Share>,
 ) -> Result<(Bytes, Option<Reservation>), Problem> {
     if HttpBody::is_end_stream(&body) {
         return Ok((Bytes::new(), None));
     }
     let limits = &service.limits;
-    let limit =
-        if path.ends_with(":batch") { limits.statement_bytes.max(limits.body_bytes) } else { limits.body_bytes };
-    let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+    let limit = if head.uri.path().ends_with(":batch") {
+        limits.statement_bytes.max(limits.body_bytes)
+    } else {
+        limits.body_bytes
+    };
+    let announced =
+        head.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
     if announced.is_some_and(|bytes| bytes > limit) {
         return Err(Problem::too_large(limit));
     }
     let within = service.clients.body_timeout;
-    match tokio::time::timeout(within, read_body(body, limit, service.memory.reserve_none())).await {
+    match tokio::time::timeout(within, read_body(body, limit, service.memory.reserve_body(share))).await {
         Ok(read) => read.map(|(body, reservation)| (body, Some(reservation))),
         Err(_) => {
             service.connections.note_timeout(BODY);
@@ -149,9 +159,7 @@ async fn read_body(
         if first.len() + all.len() + piece.len() > limit {
             return Err(Problem::too_large(limit));
         }
-        if !reservation.grow(piece.len()).await {
-            return Err(Failure::OutOfMemory.into());
-        }
+        reservation.grow(piece.len()).await?;
         if first.is_empty() && all.is_empty() {
             // Most bodies arrive in one piece and need no copy.
             first = piece;

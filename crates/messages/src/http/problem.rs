@@ -163,7 +163,9 @@ impl From<Failure> for Problem {
                 let status = StatusCode::UNPROCESSABLE_ENTITY;
                 Problem::new(status, "idempotency-key-reused", "Idempotency key reused", detail)
             }
-            Failure::Overloaded | Failure::OutOfMemory => Problem::new(unavailable, "overloaded", "Overloaded", detail),
+            Failure::Overloaded | Failure::OverQuota | Failure::OutOfMemory | Failure::OutOfShare => {
+                Problem::new(unavailable, "overloaded", "Overloaded", detail)
+            }
             Failure::ClientClosed => Problem::new(client_closed(), "client-closed", "Client closed", detail),
             Failure::ShuttingDown => Problem::new(unavailable, "shutting-down", "Shutting down", detail),
             Failure::DatabaseDown => Problem::new(unavailable, "database-down", "The database is down", detail),

@@ -1,5 +1,6 @@
 //! Turns an answer into an HTTP response: one message as its bytes, several as JSON, no message as 204.
 
+use crate::http::message_list::{MessageList, json, json_bytes};
 use crate::interface::documents;
 use crate::path::memory::Reservation;
 use crate::path::parse::request::ReplyFormat;
@@ -8,20 +9,20 @@ use crate::path::work::{COUNT_MAX, QueueState};
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use std::time::Duration;
 
 /// Marks the reply to a repeated send, which stored nothing.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
-/// Makes the response in the requested format. The bytes of messages stay reserved until the client has received them.
-pub(crate) fn response(answer: Answer, format: ReplyFormat, reservation: Option<Reservation>) -> Response {
-    let body = |bytes: Vec<u8>| match reservation {
-        Some(reservation) => Body::from(Bytes::from_owner(reservation.of(bytes))),
-        None => Body::from(bytes),
-    };
+/// Makes the response in the requested format. What it holds is reserved before it is made, and until the client has received it: messages
+/// with the reservation that came with them, other documents that can be large with `reserve`.
+pub(crate) fn response(
+    answer: Answer,
+    format: ReplyFormat,
+    reservation: Option<Reservation>,
+    reserve: impl FnOnce() -> Reservation,
+) -> Response {
     match answer {
         Answer::Stored(ids) => stored(&ids, format),
         Answer::Replayed(ids) => {
@@ -31,18 +32,20 @@ pub(crate) fn response(answer: Answer, format: ReplyFormat, reservation: Option<
         }
         Answer::Messages(mut messages) => match format {
             ReplyFormat::Bytes => {
-                messages.pop().map_or_else(|| empty(StatusCode::NO_CONTENT), |message| one(message, body))
+                messages.pop().map_or_else(|| empty(StatusCode::NO_CONTENT), |message| one(message, reservation))
             }
             ReplyFormat::Json => {
-                let messages = messages.iter().map(as_document).collect();
-                as_json(StatusCode::OK, body(json(&documents::Messages { messages })))
+                let list = MessageList::new(messages, reservation.unwrap_or_else(reserve));
+                as_json(StatusCode::OK, Body::new(list))
             }
         },
-        Answer::Queues(names) => document(StatusCode::OK, &documents::Queues { queues: &names }),
+        Answer::Queues { names, next } => {
+            large(&documents::Queues { queues: &names, next: next.as_deref() }, reserve())
+        }
         Answer::Created(true) => empty(StatusCode::CREATED),
         Answer::Queue(queue) => document(StatusCode::OK, &queue_document(&queue)),
         Answer::ExpiredLeases(unsettled) if format == ReplyFormat::Json => {
-            document(StatusCode::OK, &documents::NotAcknowledged { not_acknowledged: unsettled })
+            large(&documents::NotAcknowledged { not_acknowledged: unsettled }, reserve())
         }
         Answer::Created(false) | Answer::Deleted | Answer::ExpiredLeases(_) => empty(StatusCode::NO_CONTENT),
     }
@@ -59,9 +62,10 @@ fn document(status: StatusCode, value: &impl Serialize) -> Response {
     as_json(status, Body::from(json(value)))
 }
 
-fn json(value: &impl Serialize) -> Vec<u8> {
-    // Serializing plain structs with string keys cannot fail.
-    serde_json::to_vec(value).unwrap_or_default()
+/// A document whose size depends on the request.
+fn large(value: &impl Serialize, mut reservation: Reservation) -> Response {
+    let bytes = reservation.replace(0, json_bytes(value), || json(value));
+    as_json(StatusCode::OK, Body::from(Bytes::from_owner(bytes)))
 }
 
 fn as_json(status: StatusCode, body: Body) -> Response {
@@ -77,7 +81,7 @@ fn empty(status: StatusCode) -> Response {
     response
 }
 
-fn one(message: Message, body: impl FnOnce(Vec<u8>) -> Body) -> Response {
+fn one(message: Message, reservation: Option<Reservation>) -> Response {
     let mut headers = HeaderMap::new();
     let mut put = |name: &'static str, value: HeaderValue| headers.insert(HeaderName::from_static(name), value);
     put("content-type", HeaderValue::from_static("application/octet-stream"));
@@ -99,23 +103,16 @@ fn one(message: Message, body: impl FnOnce(Vec<u8>) -> Body) -> Response {
         // Valid names are valid header values, but another program may have written other names into the table.
         put(name, HeaderValue::from_str(value).unwrap_or(HeaderValue::from_static("?")));
     }
-    let mut response = Response::new(body(message.body));
+    let body = match reservation {
+        Some(mut reservation) => {
+            let bytes = message.body.len();
+            Body::from(Bytes::from_owner(reservation.replace(bytes, bytes, || message.body)))
+        }
+        None => Body::from(message.body),
+    };
+    let mut response = Response::new(body);
     *response.headers_mut() = headers;
     response
-}
-
-fn as_document(message: &Message) -> documents::MessageDocument<'_> {
-    let leased = message.lease.as_ref();
-    documents::MessageDocument {
-        id: message.id,
-        queue: &message.queue,
-        sender: &message.sender,
-        receiver: (!message.receiver.is_empty()).then_some(message.receiver.as_str()),
-        sent_unix_us: message.sent_unix_us,
-        body_base64: STANDARD.encode(&message.body),
-        lease_token: leased.map(|leased| leased.token.to_string()),
-        attempt: leased.map(|leased| leased.attempt),
-    }
 }
 
 fn queue_document(queue: &QueueState) -> documents::QueueDocument<'_> {

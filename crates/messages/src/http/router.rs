@@ -120,11 +120,14 @@ async fn metrics_page(State(service): State<Arc<Service>>, mut headers: HeaderMa
         return problem.response();
     }
     let admission = &service.admission;
+    let [queue, quota] = admission.dispatcher.refused();
+    let [memory, share] = service.memory.refused();
     let page = metrics::page(&MetricsSnapshot {
         counts: service.journal.counts(),
         connections: service.connections.counts(),
         queues: admission.dispatcher.queue_lengths(),
         polls: admission.long_polls.len(),
+        refused: [queue, quota, memory, share, admission.long_polls.refused()],
         loop_ages: service.health.ages(),
         memory: [service.memory.reserved_bytes(), service.memory.limit()],
         process: Process::now(),

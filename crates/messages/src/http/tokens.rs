@@ -3,7 +3,8 @@
 
 use crate::config::{Permission, TokenConfig, hash};
 use crate::http::problem::Problem;
-use crate::path::work::{Answer, Scope, Work};
+use crate::path::memory::Share;
+use crate::path::work::{Scope, Work};
 use axum::http::{HeaderMap, HeaderValue, header};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,16 +12,22 @@ use std::sync::Arc;
 /// All configured tokens.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tokens {
-    by_hash: HashMap<[u8; 32], Arc<TokenConfig>>,
+    by_hash: HashMap<[u8; 32], (Arc<TokenConfig>, Arc<Share>)>,
 }
 
 /// What the token of a request permits. Without configured tokens, everything is permitted.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Grant(Option<Arc<TokenConfig>>);
+pub(crate) struct Grant(Option<(Arc<TokenConfig>, Arc<Share>)>);
 
 impl Tokens {
-    pub(crate) fn new(tokens: &[TokenConfig]) -> Tokens {
-        Tokens { by_hash: tokens.iter().map(|token| (token.hash, Arc::new(token.clone()))).collect() }
+    /// All tokens of one sender have one share of this many bytes.
+    pub(crate) fn new(tokens: &[TokenConfig], share_bytes: usize) -> Tokens {
+        let mut shares: HashMap<&str, Arc<Share>> = HashMap::new();
+        let mut entry = |token: &'_ TokenConfig, sender| {
+            let share = shares.entry(sender).or_insert_with(|| Arc::new(Share::new(share_bytes))).clone();
+            (token.hash, (Arc::new(token.clone()), share))
+        };
+        Tokens { by_hash: tokens.iter().map(|token| entry(token, &token.sender)).collect() }
     }
 
     /// Whether the service has no tokens.
@@ -33,7 +40,7 @@ impl Tokens {
         if self.by_hash.is_empty() {
             return Ok(Grant(None));
         }
-        let token = self.find(headers)?;
+        let (token, share) = self.find(headers)?;
         for sender in headers.get_all(crate::path::parse::request::SENDER) {
             if sender.as_bytes() != token.sender.as_bytes() {
                 return Err(Problem::forbidden("the header Waystage-Sender differs from the token's sender"));
@@ -42,10 +49,10 @@ impl Tokens {
         if let Ok(sender) = HeaderValue::from_str(&token.sender) {
             headers.insert(crate::path::parse::request::SENDER, sender);
         }
-        Ok(Grant(Some(token)))
+        Ok(Grant(Some((token, share))))
     }
 
-    fn find(&self, headers: &HeaderMap) -> Result<Arc<TokenConfig>, Problem> {
+    fn find(&self, headers: &HeaderMap) -> Result<(Arc<TokenConfig>, Arc<Share>), Problem> {
         let mut given = headers.get_all(header::AUTHORIZATION).iter();
         let (Some(value), None) = (given.next(), given.next()) else {
             return Err(Problem::unauthorized("exactly one header Authorization: Bearer TOKEN is required", false));
@@ -63,15 +70,15 @@ impl Tokens {
 impl Grant {
     /// Whether the token permits this work.
     pub(crate) fn check(&self, work: &Work) -> Result<(), Problem> {
-        let Some(token) = &self.0 else { return Ok(()) };
+        let Some((token, _)) = &self.0 else { return Ok(()) };
         let refuse = |why: String| Err(Problem::forbidden(format!("the token of {} {why}", token.sender)));
         let needed = match work {
             Work::Send(_) => Permission::Send,
-            Work::Pop(_) | Work::Peek(_) | Work::Receive(..) | Work::Lease(_) | Work::WaitingQueues(_) => {
+            Work::Pop(_) | Work::Peek(_) | Work::Receive(..) | Work::Lease(_) | Work::WaitingQueues(..) => {
                 Permission::Receive
             }
             Work::CreateQueue(..) | Work::DeleteQueue(_) => Permission::Admin,
-            Work::ShowQueue(_) | Work::ListQueues => Permission::All,
+            Work::ShowQueue(_) | Work::ListQueues(_) => Permission::All,
         };
         // Operations that only show the existence of queues need no permission.
         if needed != Permission::All && !token.permits(needed) {
@@ -100,17 +107,22 @@ impl Grant {
         }
     }
 
-    /// Removes the queues that the token does not cover from a list.
-    pub(crate) fn filter(&self, answer: &mut Answer) {
-        if let (Some(token), Answer::Queues(names)) = (&self.0, answer) {
-            names.retain(|name| token.has_queue(name));
+    /// Restricts a list to the queues that the token covers.
+    pub(crate) fn narrow(&self, work: &mut Work) {
+        if let (Some((token, _)), Work::ListQueues(page) | Work::WaitingQueues(_, page)) = (&self.0, work) {
+            page.prefixes.clone_from(&token.queue_prefixes);
         }
+    }
+
+    /// The memory of the token's sender.
+    pub(crate) fn share(&self) -> Option<Arc<Share>> {
+        self.0.as_ref().map(|(_, share)| share.clone())
     }
 
     /// Whether the token has the permission `admin`.
     pub(crate) fn check_admin(&self) -> Result<(), Problem> {
         match &self.0 {
-            Some(token) if !token.permits(Permission::Admin) => {
+            Some((token, _)) if !token.permits(Permission::Admin) => {
                 Err(Problem::forbidden(format!("the token of {} does not have the permission admin", token.sender)))
             }
             _ => Ok(()),
@@ -122,7 +134,7 @@ impl Grant {
 fn receiver(work: &Work) -> Option<&str> {
     match work {
         Work::Pop(fetch) | Work::Peek(fetch) | Work::Receive(fetch, _) => Some(&fetch.scope.receiver),
-        Work::WaitingQueues(name) => Some(name),
+        Work::WaitingQueues(name, _) => Some(name),
         _ => None,
     }
 }
@@ -137,6 +149,6 @@ fn queue(work: &Work) -> Option<&str> {
         }
         Work::CreateQueue(name, _) | Work::DeleteQueue(name) | Work::ShowQueue(name) => Some(name),
         // Only the receiver of a message knows its lease token.
-        Work::Lease(_) | Work::WaitingQueues(_) | Work::ListQueues => None,
+        Work::Lease(_) | Work::WaitingQueues(..) | Work::ListQueues(_) => None,
     }
 }

@@ -117,10 +117,14 @@ pub(crate) struct NotAcknowledged {
     pub(crate) not_acknowledged: Vec<String>,
 }
 
-/// Names of queues in alphabetical order.
+/// A page of names of queues in alphabetical order.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Queues<'q> {
     pub(crate) queues: &'q [String],
+    /// There may be more queues: request them with `after`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub(crate) next: Option<&'q str>,
 }
 
 /// In JSON 5 and 5.0 are the same number.

@@ -1,8 +1,9 @@
 //! Operations on queues.
 
 use crate::interface::operation::{
-    Body, Content, Handler, Location, Method, Operation, Parameter, QUEUE, Value, reply,
+    Body, Content, Handler, Location, Method, Operation, Parameter, QUEUE, Value, query, reply,
 };
+use crate::interface::rules::NAMES_MAX;
 use crate::path::parse::queues;
 
 const RECEIVER: Parameter = Parameter {
@@ -14,6 +15,11 @@ const RECEIVER: Parameter = Parameter {
     example: "bob",
 };
 
+const AFTER: Parameter =
+    query("after", Value::Name, "Lists names after this one: the `next` of the page before.", "orders");
+const PAGE: Parameter =
+    query("max", Value::Count(|_| NAMES_MAX), "How many names to list. Without it, as many as possible.", "100");
+
 pub(crate) const OPERATIONS: &[Operation] = &[
     Operation {
         method: Method::Get,
@@ -21,8 +27,8 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         handler: Handler::Work(queues::list_queues),
         id: "listQueues",
         summary: "Lists the names of all queues.",
-        details: "",
-        parameters: &[],
+        details: "The list has `next` if there may be more names.",
+        parameters: &[AFTER, PAGE],
         body: Body::Nothing,
         replies: &[reply(200, Content::Json("Queues"), "The names.")],
         problems: &[],
@@ -72,8 +78,8 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         handler: Handler::Work(queues::waiting_queues),
         id: "waitingQueues",
         summary: "Lists the queues that have messages addressed to this receiver.",
-        details: "",
-        parameters: &[RECEIVER],
+        details: "The list has `next` if there may be more names, even if it is empty: one request looks into 10 000 queues.",
+        parameters: &[RECEIVER, AFTER, PAGE],
         body: Body::Nothing,
         replies: &[reply(200, Content::Json("Queues"), "The names; possibly none.")],
         problems: &[],

@@ -13,6 +13,9 @@ pub(crate) const KEY_BYTES_MAX: usize = 80;
 /// The rule for idempotency keys as a regular expression, without the length.
 pub(crate) const KEY_PATTERN: &str = "^[!-~]+$";
 
+/// Names in one page of a list of queues.
+pub(crate) const NAMES_MAX: usize = 1000;
+
 /// The highest `attempts` of a queue.
 pub(crate) const ATTEMPTS_MAX: i32 = 1000;
 

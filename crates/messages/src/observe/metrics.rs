@@ -13,13 +13,18 @@ const BOUNDS_US: [u64; 21] = [
     1_000_000, 2_000_000, 5_000_000,
 ];
 
+/// The label `limit` of refused requests: the settings that limit them.
+const LIMITS: [&str; 5] = ["queue", "queue-per-sender", "memory", "memory-per-client", "long-polls"];
+
 /// Everything that the page shows.
 #[derive(Debug)]
 pub(crate) struct MetricsSnapshot {
     pub(crate) counts: Counts,
     pub(crate) connections: ClientConnectionCounts,
     /// The length of each job queue.
-    pub(crate) queues: Vec<usize>,
+    pub(crate) queues: Vec<(String, usize)>,
+    /// Requests that were refused, by [`LIMITS`].
+    pub(crate) refused: [u64; LIMITS.len()],
     pub(crate) polls: usize,
     /// How long ago each background loop finished a round.
     pub(crate) loop_ages: Option<[Duration; LOOP_LABELS.len()]>,
@@ -64,8 +69,13 @@ pub(crate) fn page(snapshot: &MetricsSnapshot) -> String {
         line(&mut page, name, &format!("outcome=\"{outcome}\""), &number);
     }
     head(&mut page, "waystage_messages_queue_length", "gauge", "Requests that wait for a connection to the database.");
-    for (index, length) in queues.iter().enumerate() {
-        line(&mut page, "waystage_messages_queue_length", &format!("queue=\"{index}\""), length);
+    for (label, length) in queues {
+        line(&mut page, "waystage_messages_queue_length", &format!("queue=\"{label}\""), length);
+    }
+    let name = "waystage_messages_refused_total";
+    head(&mut page, name, "counter", "Requests that were refused because a limit was reached.");
+    for (limit, number) in LIMITS.iter().zip(snapshot.refused) {
+        line(&mut page, name, &format!("limit=\"{limit}\""), &number);
     }
     head(&mut page, "waystage_messages_long_polls", "gauge", "Requests that wait for messages.");
     line(&mut page, "waystage_messages_long_polls", "", polls);
@@ -193,7 +203,8 @@ mod tests {
         let page = page(&MetricsSnapshot {
             counts: journal.counts(),
             connections: Arc::new(ClientConnections::new(5)).counts(),
-            queues: vec![3, 0],
+            queues: vec![("0".into(), 3), ("lists".into(), 0)],
+            refused: [1, 2, 3, 4, 5],
             polls: 7,
             loop_ages: Some([Duration::from_millis(1500); 4]),
             memory: [3, 9],
@@ -202,6 +213,7 @@ mod tests {
         for expected in [
             "waystage_messages_requests_total{operation=\"pop\",status=\"204\"} 1",
             "waystage_messages_queue_length{queue=\"0\"} 3",
+            "waystage_messages_refused_total{limit=\"memory-per-client\"} 4",
             "waystage_messages_long_polls 7",
             "waystage_messages_loop_age_seconds{loop=\"redelivery\"} 1.5",
             "waystage_messages_buffered_bytes_max 9",

@@ -5,7 +5,7 @@ use crate::database::peers::Peers;
 use crate::database::redelivery::Redelivery;
 use crate::http::problem::Problem;
 use crate::observe::measurements::Measurements;
-use crate::path::client_socket::ClientSocket;
+use crate::path::caller::Caller;
 use crate::path::dispatch::Dispatcher;
 use crate::path::failure::Failure;
 use crate::path::long_polls::LongPolls;
@@ -32,13 +32,6 @@ pub(crate) struct Admission {
     pub(crate) shutdown: watch::Receiver<bool>,
 }
 
-/// Who waits for the answer, and the memory for the bodies of the request.
-#[derive(Debug)]
-pub(crate) struct Caller {
-    pub(crate) socket: ClientSocket,
-    pub(crate) bodies: Option<Reservation>,
-}
-
 /// An answer, and the memory reserved for its messages.
 type Answered = (Answer, Option<Reservation>);
 
@@ -51,11 +44,12 @@ impl Admission {
         work: Work,
         wait: Duration,
         caller: Caller,
+        bodies: Option<Reservation>,
         measurements: &mut Measurements,
     ) -> Result<Answered, Problem> {
         let queue = match &work {
             Work::Pop(fetch) | Work::Receive(fetch, _) if !wait.is_zero() => fetch.scope.queue.clone(),
-            _ => return Ok(self.submit_once(work, caller, measurements).await?),
+            _ => return Ok(self.submit_once(work, caller, bodies, measurements).await?),
         };
         let poll = self.long_polls.enter(&queue).ok_or_else(Problem::too_many_polls)?;
         let deadline = self.clock.now() + wait;
@@ -68,14 +62,15 @@ impl Admission {
             // Registered before the attempt, so that a message that is stored during the attempt is not missed.
             let mut woken = pin!(poll.notify.notified());
             woken.as_mut().enable();
-            let attempt = Caller { socket: caller.socket.clone(), bodies: None };
-            let answer = self.submit_once(work.clone(), attempt, measurements).await;
+            let answer = self.submit_once(work.clone(), caller.clone(), None, measurements).await;
             let left = deadline.after(self.clock.now());
             let is_over = left.is_zero() || *shutdown.borrow();
             // Many polls are woken together and can fill the queue of a lane themselves. They keep waiting.
             let keeps_waiting = match &answer {
                 Ok((Answer::Messages(messages), _)) => messages.is_empty(),
-                Err(Failure::Overloaded | Failure::OutOfMemory) => was_admitted,
+                Err(Failure::Overloaded | Failure::OverQuota | Failure::OutOfMemory | Failure::OutOfShare) => {
+                    was_admitted
+                }
                 _ => false,
             };
             if is_over || !keeps_waiting {
@@ -95,7 +90,8 @@ impl Admission {
     async fn submit_once(
         &self,
         work: Work,
-        Caller { socket, bodies }: Caller,
+        caller: Caller,
+        bodies: Option<Reservation>,
         measurements: &mut Measurements,
     ) -> Result<Answered, Failure> {
         let changed = match &work {
@@ -103,15 +99,15 @@ impl Admission {
             Work::DeleteQueue(name) => Some((name.clone(), true)),
             _ => None,
         };
-        // Reading a body waits for memory. These requests have no body, so they wait here: their replies contain messages.
-        if work.returns_messages() && !self.memory.wait_for_room().await {
-            return Err(Failure::OutOfMemory);
+        // Reading a body waits for memory. These requests have no body, so they wait here: their replies can be large.
+        if work.has_large_answer() {
+            self.memory.wait_for_room(&caller.share).await?;
         }
         let is_due_soon = work.is_due_soon();
         let lost = if work.only_reads() { Failure::DatabaseDown } else { Failure::InDoubt };
         measurements.stamp(Stage::Enqueued, self.clock.now());
         let (back, receiver) = oneshot::channel();
-        self.dispatcher.push(Job { work, measurements: *measurements, client: socket, _reservation: bodies, back });
+        self.dispatcher.push(Job { work, measurements: *measurements, caller, _reservation: bodies, back });
         let JobResult { measurements: passed, result, reservation } = receiver.await.map_err(|_| lost)?;
         *measurements = passed;
         if is_due_soon && result.is_ok() {

@@ -35,8 +35,7 @@ pub(crate) async fn serve(
         pops: [pops, pops_by_sender, pops_everywhere],
         receives: [receives, receives_by_sender],
         peeks: [peeks, peeks_by_sender],
-        waiting_queues,
-        others,
+        about_queues,
     } = batch;
     // The statements are sent in this order, so a pop sees the messages that were sent in the same batch.
     tokio::join!(
@@ -50,8 +49,7 @@ pub(crate) async fn serve(
         worker.take(receives_by_sender, Taking::Lease),
         worker.peek(peeks),
         worker.peek(peeks_by_sender),
-        worker.waiting_queues(waiting_queues),
-        worker.others(others),
+        worker.about_queues(about_queues),
     );
     worker.is_over.into_inner()
 }
@@ -109,6 +107,12 @@ impl Worker<'_> {
                         Sent::KeyReused => Err(Failure::KeyReused),
                         Sent::UnknownQueue => Err(Failure::UnknownQueue),
                     });
+                }
+            }
+            Err(error) if jobs.len() > 1 && error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
+                // Another transaction holds one of the keys. It must not fail the sends with other keys.
+                for job in jobs {
+                    Box::pin(self.send_with(vec![job])).await;
                 }
             }
             Err(error) => self.fail(jobs, &error),
@@ -199,28 +203,15 @@ impl Worker<'_> {
         }
     }
 
-    async fn waiting_queues(&self, mut jobs: Vec<Job>) {
-        if jobs.is_empty() {
-            return;
-        }
-        let sent = self.clock.now();
-        let receivers: Vec<&str> = jobs.iter().filter_map(receiver).collect();
-        let outcome = self.session.statements.waiting_queues(&self.session.client, &receivers).await;
-        self.stamp(jobs.iter_mut(), sent);
-        match outcome {
-            Ok(all) => jobs.into_iter().zip(all).for_each(|(job, queues)| job.end(Ok(Answer::Queues(queues)))),
-            Err(error) => self.fail(jobs, &error),
-        }
-    }
-
-    async fn others(&self, jobs: Vec<Job>) {
-        for mut job in jobs {
+    async fn about_queues(&self, all: Vec<Vec<Job>>) {
+        for mut jobs in all {
+            let Some(work) = jobs.first().map(|job| job.work.clone()) else { continue };
             let sent = self.clock.now();
-            let outcome = self.one(&job.work).await;
-            self.stamp([&mut job].into_iter(), sent);
+            let outcome = self.one(&work).await;
+            self.stamp(jobs.iter_mut(), sent);
             match outcome {
-                Ok(result) => job.end(result),
-                Err(error) => self.fail([job], &error),
+                Ok(result) => jobs.into_iter().for_each(|job| job.end(result.clone())),
+                Err(error) => self.fail(jobs, &error),
             }
         }
     }
@@ -239,13 +230,9 @@ impl Worker<'_> {
             Work::ShowQueue(name) => {
                 statements.show_queue(client, name).await?.map(Answer::Queue).ok_or(Failure::UnknownQueue)
             }
-            Work::ListQueues => Ok(Answer::Queues(statements.list_queues(client).await?)),
-            Work::Send(_)
-            | Work::Pop(_)
-            | Work::Receive(..)
-            | Work::Lease(_)
-            | Work::Peek(_)
-            | Work::WaitingQueues(_) => {
+            Work::ListQueues(page) => Ok(statements.list_queues(client, page).await?),
+            Work::WaitingQueues(receiver, page) => Ok(statements.waiting_queues(client, receiver, page).await?),
+            Work::Send(_) | Work::Pop(_) | Work::Receive(..) | Work::Lease(_) | Work::Peek(_) => {
                 unreachable!("the batch has sorted these into other vectors")
             }
         })
@@ -275,10 +262,6 @@ impl Worker<'_> {
 
 fn send_request(job: &Job) -> Option<&SendRequest> {
     if let Work::Send(send) = &job.work { Some(send) } else { None }
-}
-
-fn receiver(job: &Job) -> Option<&str> {
-    if let Work::WaitingQueues(name) = &job.work { Some(name) } else { None }
 }
 
 fn lease_request(job: &Job) -> Option<&LeaseRequest> {

@@ -18,9 +18,8 @@ pub(crate) struct JobBatch {
     pub(crate) receives: [FetchJobs; 2],
     /// Without a sender; by sender.
     pub(crate) peeks: [FetchJobs; 2],
-    pub(crate) waiting_queues: Vec<Job>,
-    /// Jobs with a statement of their own.
-    pub(crate) others: Vec<Job>,
+    /// Jobs about queues, each with a statement of its own. Equal ones that only read are together.
+    pub(crate) about_queues: Vec<Vec<Job>>,
 }
 
 /// Jobs that fetch messages, grouped by scope.
@@ -48,13 +47,18 @@ impl JobBatch {
                 }
                 Work::Receive(fetch, _) => batch.receives[usize::from(!fetch.scope.sender.is_empty())].push(job),
                 Work::Peek(fetch) => batch.peeks[usize::from(!fetch.scope.sender.is_empty())].push(job),
-                Work::WaitingQueues(_) => batch.waiting_queues.push(job),
-                Work::CreateQueue(..) | Work::DeleteQueue(_) | Work::ShowQueue(_) | Work::ListQueues => {
-                    batch.others.push(job);
-                }
+                Work::WaitingQueues(..) | Work::ListQueues(_) | Work::ShowQueue(_) => batch.push_equal(job),
+                Work::CreateQueue(..) | Work::DeleteQueue(_) => batch.about_queues.push(vec![job]),
             }
         }
         batch
+    }
+
+    fn push_equal(&mut self, job: Job) {
+        match self.about_queues.iter_mut().find(|jobs| jobs.first().is_some_and(|first| first.work == job.work)) {
+            Some(jobs) => jobs.push(job),
+            None => self.about_queues.push(vec![job]),
+        }
     }
 }
 
@@ -116,9 +120,9 @@ fn scope_of(job: &Job) -> Option<&Scope> {
 mod tests {
     use super::*;
     use crate::observe::measurements::Measurements;
-    use crate::path::client_socket::ClientSocket;
+    use crate::path::caller::Caller;
     use crate::path::lease::{LeaseAction, LeaseRequest};
-    use crate::path::work::{FetchRequest, NewMessage, SendRequest};
+    use crate::path::work::{FetchRequest, NewMessage, Page, SendRequest};
     use tokio::sync::oneshot;
 
     fn pop(queue: &str, receiver: &str, sender: &str, count: usize) -> Job {
@@ -127,7 +131,7 @@ mod tests {
         Job {
             work: Work::Pop(FetchRequest { scope, count }),
             measurements: Measurements::default(),
-            client: ClientSocket::default(),
+            caller: Caller::default(),
             _reservation: None,
             back,
         }
@@ -176,6 +180,16 @@ mod tests {
         assert_eq!(batch.receives[0].leases_ms(), [10, 30, 30, 20, 20, 0], "fetch by fetch, message by message");
         assert_eq!(batch.lease_actions.each_ref().map(Vec::len), [1, 0, 2]);
         assert_eq!((batch.sends.len(), batch.sends_with.len()), (1, 2));
+    }
+
+    #[test]
+    fn equal_lists_share_a_statement() {
+        let job = |work: Work| Job { work, ..pop("q", "me", "", 1) };
+        let list = |after: &str| job(Work::ListQueues(Page { after: after.into(), max: 9, prefixes: None }));
+        let create = || job(Work::CreateQueue("q".into(), None));
+        let batch = JobBatch::of(vec![list(""), create(), list("a"), list(""), create()]);
+        let numbers: Vec<usize> = batch.about_queues.iter().map(Vec::len).collect();
+        assert_eq!(numbers, [2, 1, 1, 1]);
     }
 
     #[test]

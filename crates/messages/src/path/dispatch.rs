@@ -1,5 +1,5 @@
 //! Step 4. Chooses the queue of a job. Fused: the name of the message queue chooses a lane, which takes all its waiting jobs at once.
-//! Pool: one queue, from which any connection takes one job at a time.
+//! Pool: one queue, from which any connection takes one job at a time. Work that can take long or wait for others has lanes of its own.
 
 use crate::config::{Config, DispatchConfig};
 use crate::database::connection::Database;
@@ -11,16 +11,23 @@ use crate::path::lane::Lane;
 use crate::path::memory::Memory;
 use crate::path::null_database::NullDatabase;
 use crate::path::queue::{Bounds, JobQueue};
-use crate::path::work::Job;
+use crate::path::work::{Destination, Job};
 use clock::Clock;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use tokio::task::JoinHandle;
 
+/// A send whose key belongs to a running transaction fails after this time.
+const KEY_LOCK_TIMEOUT: &str = "500ms";
+
 /// The job queues, whose lanes run as tasks.
 #[derive(Debug)]
 pub(crate) struct Dispatcher {
+    /// Of the message queues; the index is the lane, or 0 for the pool.
     queues: Vec<Arc<JobQueue>>,
+    /// Of work that could delay messages.
+    lists: Arc<JobQueue>,
+    keyed: Arc<JobQueue>,
     /// Replaces the queues if there is no database.
     null: Option<NullDatabase>,
 }
@@ -52,12 +59,16 @@ impl Dispatcher {
         let bounds = Bounds {
             waiting_requests: limits.waiting_requests,
             waiting_bytes: limits.waiting_bytes,
+            waiting_of_party: limits.waiting_requests_of_party,
+            waiting_bytes_of_party: limits.waiting_bytes / 2,
             taken_requests,
             taken_messages: limits.statement_messages,
             taken_bytes: limits.statement_bytes,
         };
         let queues: Vec<_> = (0..queues).map(|_| Arc::new(JobQueue::new(bounds))).collect();
-        let lane = |(number, queue): (usize, &Arc<JobQueue>)| Lane {
+        // One connection each, which does equal requests together.
+        let [lists, keyed] = [(); 2].map(|()| Arc::new(JobQueue::new(Bounds { taken_requests: usize::MAX, ..bounds })));
+        let lane = |(number, (queue, lock_timeout)): (usize, (&Arc<JobQueue>, Option<&'static str>))| Lane {
             number: u16::try_from(number).unwrap_or(u16::MAX),
             queue: queue.clone(),
             database: database.clone(),
@@ -65,20 +76,33 @@ impl Dispatcher {
             memory: memory.clone(),
             clock: clock.clone(),
             journal: journal.clone(),
+            lock_timeout,
         };
         let handles = queues
             .iter()
-            .flat_map(|queue| (0..workers).map(move |_| queue))
+            .flat_map(|queue| (0..workers).map(move |_| (queue, None)))
+            .chain([(&lists, None), (&keyed, Some(KEY_LOCK_TIMEOUT))])
             .enumerate()
             .map(|numbered| tokio::spawn(lane(numbered).run()))
             .collect();
-        (Dispatcher { queues, null: None }, handles)
+        (Dispatcher { queues, lists, keyed, null: None }, handles)
     }
 
     /// A dispatcher without a database.
     pub(crate) fn null(dispatch: DispatchConfig, memory: &Arc<Memory>, clock: &Clock) -> Dispatcher {
         let body_bytes = if let DispatchConfig::None { body_bytes } = dispatch { body_bytes } else { None };
-        Dispatcher { queues: Vec::new(), null: Some(NullDatabase::new(body_bytes, memory.clone(), clock.clone())) }
+        let bounds = Bounds {
+            waiting_requests: 0,
+            waiting_bytes: 0,
+            waiting_of_party: 0,
+            waiting_bytes_of_party: 0,
+            taken_requests: 0,
+            taken_messages: 0,
+            taken_bytes: 0,
+        };
+        let [lists, keyed] = [(); 2].map(|()| Arc::new(JobQueue::new(bounds)));
+        let null = Some(NullDatabase::new(body_bytes, memory.clone(), clock.clone()));
+        Dispatcher { queues: Vec::new(), lists, keyed, null }
     }
 
     /// Puts a job into its queue, or answers it if the queue is full or closed.
@@ -87,17 +111,34 @@ impl Dispatcher {
             return null.end(job);
         }
         // A refused job has been answered.
-        let _ = self.queues[lane_of(job.work.lane_key(), self.queues.len())].push(job);
+        let _ = match job.work.destination() {
+            Destination::Queue => self.queues[lane_of(job.work.lane_key(), self.queues.len())].push(job),
+            Destination::Lists => self.lists.push(job),
+            Destination::Keyed => self.keyed.push(job),
+        };
     }
 
     /// Refuses new jobs. Jobs in the queues are still done.
     pub(crate) fn close(&self) {
-        self.queues.iter().for_each(|queue| queue.close());
+        self.all().for_each(|(_, queue)| queue.close());
     }
 
-    /// The length of each queue.
-    pub(crate) fn queue_lengths(&self) -> Vec<usize> {
-        self.queues.iter().map(|queue| queue.len()).collect()
+    /// The label and the length of each queue.
+    pub(crate) fn queue_lengths(&self) -> Vec<(String, usize)> {
+        self.all().map(|(label, queue)| (label, queue.len())).collect()
+    }
+
+    /// How many requests were refused because of the limit of a queue, and because of the quota of their sender or receiver.
+    pub(crate) fn refused(&self) -> [u64; 2] {
+        self.all().fold([0, 0], |[full, over_quota], (_, queue)| {
+            let refused = queue.refused();
+            [full + refused[0], over_quota + refused[1]]
+        })
+    }
+
+    fn all(&self) -> impl Iterator<Item = (String, &Arc<JobQueue>)> {
+        let lanes = self.queues.iter().enumerate().map(|(number, queue)| (number.to_string(), queue));
+        lanes.chain([("lists".to_string(), &self.lists), ("keyed".to_string(), &self.keyed)])
     }
 }
 

@@ -17,8 +17,12 @@ pub(crate) enum Failure {
     KeyReused,
     #[error("too many requests wait for the database")]
     Overloaded,
+    #[error("too many requests of this sender or receiver wait for the database")]
+    OverQuota,
     #[error("the memory for bodies and replies is full")]
     OutOfMemory,
+    #[error("this client's share of the memory for bodies and replies is full")]
+    OutOfShare,
     #[error("the client closed the connection before the request was executed")]
     ClientClosed,
     #[error("the service is shutting down")]
@@ -45,7 +49,12 @@ impl Failure {
     pub(crate) fn of_statement(error: &Error) -> Failure {
         let Some(reported) = error.as_db_error() else { return Failure::InDoubt };
         let code = reported.code();
-        let refuses = [SqlState::READ_ONLY_SQL_TRANSACTION, SqlState::QUERY_CANCELED, SqlState::T_R_DEADLOCK_DETECTED];
+        let refuses = [
+            SqlState::READ_ONLY_SQL_TRANSACTION,
+            SqlState::QUERY_CANCELED,
+            SqlState::T_R_DEADLOCK_DETECTED,
+            SqlState::LOCK_NOT_AVAILABLE,
+        ];
         // A server that terminates may have written the commit before.
         let is_ending = matches!(reported.parsed_severity(), Some(Severity::Panic | Severity::Fatal));
         if is_ending || code.code().starts_with("57P") {

@@ -3,6 +3,7 @@
 
 use crate::database::connection::{Database, DatabaseSession};
 use crate::database::connector::ConnectionDriver;
+use crate::database::error::DatabaseError;
 use crate::database::low_water::LowWaterMarks;
 use crate::observe::journal::Journal;
 use crate::path::answer;
@@ -32,12 +33,14 @@ pub(crate) struct Lane {
     pub(crate) memory: Arc<Memory>,
     pub(crate) clock: Clock,
     pub(crate) journal: Arc<Journal>,
+    /// How long a statement waits for a lock of another transaction, as PostgreSQL writes it; none: as long as a statement can take.
+    pub(crate) lock_timeout: Option<&'static str>,
 }
 
 impl Lane {
     /// Runs until the queue is closed and empty.
     pub(crate) async fn run(self) {
-        let mut session = self.database.connect(&self.clock).await.ok();
+        let mut session = self.open().await.ok();
         let mut failed = Nanos::UNSET;
         let mut batch: u32 = 0;
         let mut answered = Instant::now();
@@ -63,10 +66,10 @@ impl Lane {
                 job.end(Err(Failure::ClientClosed));
             }
             // The jobs were admitted when there was memory. Since then, other lanes may have fetched messages.
-            if !self.memory.has_room() {
-                for job in jobs.extract_if(.., |job| job.work.returns_messages()) {
-                    job.end(Err(Failure::OutOfMemory));
-                }
+            let has_no_room =
+                |job: &mut Job| job.work.has_large_answer() && self.memory.check_room(&job.caller.share).is_err();
+            for job in jobs.extract_if(.., has_no_room) {
+                job.end(Err(Failure::OutOfMemory));
             }
             let mut is_over = false;
             match &mut session {
@@ -99,8 +102,18 @@ impl Lane {
         }
     }
 
+    async fn open(&self) -> Result<(DatabaseSession, ConnectionDriver), DatabaseError> {
+        let (session, mut driver) = self.database.connect(&self.clock).await?;
+        if let Some(limit) = self.lock_timeout {
+            let text = format!("SET lock_timeout = '{limit}'");
+            let set = driver.drive(session.client.batch_execute(&text));
+            self.database.liveness.attend(&session.process, set).await??;
+        }
+        Ok((session, driver))
+    }
+
     async fn connect(&self) -> Option<(DatabaseSession, ConnectionDriver)> {
-        match self.database.connect(&self.clock).await {
+        match self.open().await {
             Ok(session) => {
                 self.journal.count_connect();
                 Some(session)

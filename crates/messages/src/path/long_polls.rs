@@ -1,6 +1,7 @@
 //! Requests that wait for a message in a queue, and their wake-up. They wait in memory and occupy no database connection.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
 
@@ -8,6 +9,7 @@ use tokio::sync::Notify;
 #[derive(Debug)]
 pub(crate) struct LongPolls {
     limit: usize,
+    refused: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -27,13 +29,14 @@ pub(crate) struct LongPoll {
 
 impl LongPolls {
     pub(crate) fn new(limit: usize) -> Arc<LongPolls> {
-        Arc::new(LongPolls { limit, state: Mutex::default() })
+        Arc::new(LongPolls { limit, refused: AtomicU64::new(0), state: Mutex::default() })
     }
 
     /// Adds a request that waits for this queue. None if the limit is reached.
     pub(crate) fn enter(self: &Arc<LongPolls>, queue: &str) -> Option<LongPoll> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.polls >= self.limit {
+            self.refused.fetch_add(1, Ordering::Relaxed);
             return None;
         }
         state.polls += 1;
@@ -53,6 +56,11 @@ impl LongPolls {
     /// Queues with waiting requests.
     pub(crate) fn queues(&self) -> Vec<String> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).queues.keys().cloned().collect()
+    }
+
+    /// How many requests were refused because of the limit.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
     }
 
     /// The number of waiting requests.

@@ -1,17 +1,21 @@
-//! Limits the bytes of bodies and replies in memory, as one sum over all clients. Bodies are read only as far as there is room. Messages
-//! from the database are always accepted, because they are no longer in the database; but without room, no request fetches more.
+//! Limits the bytes of bodies and replies in memory: of each client, and of all clients together. Bodies are read only as far as there is
+//! room. Messages from the database are always accepted, because they are no longer in the database; but without room, no request fetches
+//! more. Replies leave a part of the memory to bodies, so that clients that read slowly do not stop sends.
 
+use crate::path::failure::Failure;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::{Mutex, Notify};
 
 /// A request that finds no room fails after this time.
 const WAITED_FOR: Duration = Duration::from_secs(2);
+/// Replies can occupy this part of the memory.
+const REPLIES: (usize, usize) = (3, 4);
 
-/// The sum of all reservations, and its limit.
+/// A limit, and the reservations below it.
 #[derive(Debug)]
-pub(crate) struct Memory {
+struct Account {
     limit: usize,
     reserved: AtomicUsize,
     /// Reservations wait in line, so that small bodies do not overtake a large one for ever. The first in line watches the sum.
@@ -19,53 +23,53 @@ pub(crate) struct Memory {
     changed: Notify,
 }
 
+/// The memory of all clients together.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    total: Account,
+    /// The replies among them.
+    replies: Account,
+    refused: AtomicU64,
+    refused_of_client: AtomicU64,
+}
+
+/// The memory of one client: of a token's sender, or of an address if there are no tokens.
+#[derive(Debug)]
+pub(crate) struct Share {
+    bodies: Account,
+    replies: Account,
+}
+
+/// What is in reserved memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Content {
+    Body,
+    Reply,
+}
+
 /// Bytes that count until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     memory: Arc<Memory>,
+    share: Arc<Share>,
+    content: Content,
     bytes: usize,
 }
 
-/// The bytes of a reply, which count as long as they are in memory.
+/// A part of a reply, which counts as long as it is in memory.
 #[derive(Debug)]
 pub(crate) struct ReservedBytes {
     bytes: Vec<u8>,
     _reservation: Reservation,
 }
 
-impl Memory {
-    pub(crate) fn new(limit: usize) -> Memory {
-        Memory { limit, reserved: AtomicUsize::new(0), turn: Mutex::new(()), changed: Notify::new() }
+impl Account {
+    fn new(limit: usize) -> Account {
+        Account { limit, reserved: AtomicUsize::new(0), turn: Mutex::new(()), changed: Notify::new() }
     }
 
-    /// Waits until there is room. False if there was none within the time limit.
-    pub(crate) async fn wait_for_room(&self) -> bool {
-        self.add(0).await
-    }
-
-    /// Whether there is room now.
-    pub(crate) fn has_room(&self) -> bool {
-        self.reserved_bytes() <= self.limit
-    }
-
-    /// An empty reservation, which can grow.
-    pub(crate) fn reserve_none(self: &Arc<Memory>) -> Reservation {
-        Reservation { memory: self.clone(), bytes: 0 }
-    }
-
-    /// Reserves bytes that are in memory already, even if they exceed the limit.
-    pub(crate) fn reserve_over_limit(self: &Arc<Memory>, bytes: usize) -> Reservation {
-        self.reserved.fetch_add(bytes, Ordering::SeqCst);
-        Reservation { memory: self.clone(), bytes }
-    }
-
-    /// The sum of all reservations.
-    pub(crate) fn reserved_bytes(&self) -> usize {
-        self.reserved.load(Ordering::SeqCst)
-    }
-
-    pub(crate) fn limit(&self) -> usize {
-        self.limit
+    fn has_room(&self) -> bool {
+        self.reserved.load(Ordering::SeqCst) <= self.limit
     }
 
     /// Adds these bytes as soon as there is room for them. False if there was none within the time limit. Bytes that exceed the whole limit
@@ -88,28 +92,149 @@ impl Memory {
         let fits = |reserved: usize| (reserved == 0 || reserved + bytes <= self.limit).then_some(reserved + bytes);
         self.reserved.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fits).is_ok()
     }
+
+    fn add_over_limit(&self, bytes: usize) {
+        self.reserved.fetch_add(bytes, Ordering::SeqCst);
+    }
+
+    fn remove(&self, bytes: usize) {
+        self.reserved.fetch_sub(bytes, Ordering::SeqCst);
+        self.changed.notify_one();
+    }
+}
+
+impl Memory {
+    pub(crate) fn new(limit: usize) -> Memory {
+        let (part, whole) = REPLIES;
+        Memory {
+            total: Account::new(limit),
+            replies: Account::new(limit / whole * part),
+            refused: AtomicU64::new(0),
+            refused_of_client: AtomicU64::new(0),
+        }
+    }
+
+    /// Waits until this client can have more replies.
+    pub(crate) async fn wait_for_room(&self, share: &Share) -> Result<(), Failure> {
+        if !share.replies.add(0).await {
+            return Err(self.refuse_client());
+        }
+        if self.replies.add(0).await && self.total.add(0).await { Ok(()) } else { Err(self.refuse()) }
+    }
+
+    /// Whether this client can have more replies now; if not, which limit is reached.
+    pub(crate) fn check_room(&self, share: &Share) -> Result<(), Failure> {
+        if !share.replies.has_room() {
+            return Err(self.refuse_client());
+        }
+        if self.replies.has_room() && self.total.has_room() { Ok(()) } else { Err(self.refuse()) }
+    }
+
+    /// An empty reservation for a body, which can grow.
+    pub(crate) fn reserve_body(self: &Arc<Memory>, share: &Arc<Share>) -> Reservation {
+        Reservation { memory: self.clone(), share: share.clone(), content: Content::Body, bytes: 0 }
+    }
+
+    /// Reserves bytes of a reply, even if they exceed the limit: what was fetched is in memory already.
+    pub(crate) fn reserve_reply(self: &Arc<Memory>, share: &Arc<Share>, bytes: usize) -> Reservation {
+        let mut reservation =
+            Reservation { memory: self.clone(), share: share.clone(), content: Content::Reply, bytes: 0 };
+        reservation.add_over_limit(bytes);
+        reservation
+    }
+
+    /// The sum of all reservations.
+    pub(crate) fn reserved_bytes(&self) -> usize {
+        self.total.reserved.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn limit(&self) -> usize {
+        self.total.limit
+    }
+
+    /// How many requests were refused because of the limit of all clients, and of their own client.
+    pub(crate) fn refused(&self) -> [u64; 2] {
+        [self.refused.load(Ordering::Relaxed), self.refused_of_client.load(Ordering::Relaxed)]
+    }
+
+    fn refuse(&self) -> Failure {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        Failure::OutOfMemory
+    }
+
+    fn refuse_client(&self) -> Failure {
+        self.refused_of_client.fetch_add(1, Ordering::Relaxed);
+        Failure::OutOfShare
+    }
+}
+
+impl Share {
+    pub(crate) fn new(limit: usize) -> Share {
+        Share { bodies: Account::new(limit), replies: Account::new(limit) }
+    }
+}
+
+impl Default for Share {
+    /// A share without a limit of its own.
+    fn default() -> Share {
+        Share::new(usize::MAX >> 1)
+    }
 }
 
 impl Reservation {
-    /// Reserves more bytes as soon as there is room for them. False if there was none within the time limit.
-    pub(crate) async fn grow(&mut self, bytes: usize) -> bool {
-        let is_added = self.memory.add(bytes).await;
-        self.bytes += if is_added { bytes } else { 0 };
-        is_added
+    /// Reserves more bytes of a body as soon as there is room for them.
+    pub(crate) async fn grow(&mut self, bytes: usize) -> Result<(), Failure> {
+        if !self.share.bodies.add(bytes).await {
+            return Err(self.memory.refuse_client());
+        }
+        if !self.memory.total.add(bytes).await {
+            self.share.bodies.remove(bytes);
+            return Err(self.memory.refuse());
+        }
+        self.bytes += bytes;
+        Ok(())
     }
 
-    /// Replaces this reservation by one for exactly these bytes.
-    pub(crate) fn of(self, bytes: Vec<u8>) -> ReservedBytes {
-        let _reservation = self.memory.reserve_over_limit(bytes.len());
-        ReservedBytes { bytes, _reservation }
+    /// Reserves more bytes, even if they exceed the limit.
+    fn add_over_limit(&mut self, bytes: usize) {
+        self.memory.total.add_over_limit(bytes);
+        self.account().add_over_limit(bytes);
+        if self.content == Content::Reply {
+            self.memory.replies.add_over_limit(bytes);
+        }
+        self.bytes += bytes;
+    }
+
+    /// Gives back a part.
+    fn shrink(&mut self, bytes: usize) {
+        self.bytes -= bytes;
+        self.memory.total.remove(bytes);
+        self.account().remove(bytes);
+        if self.content == Content::Reply {
+            self.memory.replies.remove(bytes);
+        }
+    }
+
+    /// Replaces some bytes of this reservation by those of a part of the reply that is made from them. The part counts before it is made.
+    pub(crate) fn replace(&mut self, bytes: usize, made_bytes: usize, make: impl FnOnce() -> Vec<u8>) -> ReservedBytes {
+        let reservation = self.memory.reserve_reply(&self.share, made_bytes);
+        let made = make();
+        self.shrink(bytes.min(self.bytes));
+        ReservedBytes { bytes: made, _reservation: reservation }
+    }
+
+    fn account(&self) -> &Account {
+        match self.content {
+            Content::Body => &self.share.bodies,
+            Content::Reply => &self.share.replies,
+        }
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
         if self.bytes > 0 {
-            self.memory.reserved.fetch_sub(self.bytes, Ordering::SeqCst);
-            self.memory.changed.notify_one();
+            self.shrink(self.bytes);
         }
     }
 }
@@ -126,33 +251,52 @@ mod tests {
 
     #[tokio::test]
     async fn bodies_wait_for_room_and_replies_do_not() {
-        let memory = Arc::new(Memory::new(10));
-        let (mut first, mut second) = (memory.reserve_none(), memory.reserve_none());
-        assert!(first.grow(6).await);
-        let reply = memory.reserve_over_limit(5).of(vec![1; 7]);
-        assert_eq!((memory.reserved_bytes(), reply.as_ref().len(), memory.has_room()), (13, 7, false));
-        let (has_room, ()) = tokio::join!(memory.wait_for_room(), async {
+        let memory = Arc::new(Memory::new(12));
+        let share = Arc::new(Share::default());
+        let (mut first, mut second) = (memory.reserve_body(&share), memory.reserve_body(&share));
+        assert!(first.grow(6).await.is_ok());
+        let reply = memory.reserve_reply(&share, 5).replace(5, 7, || vec![1; 7]);
+        assert_eq!((memory.reserved_bytes(), reply.as_ref().len()), (13, 7));
+        assert_eq!(memory.check_room(&share), Err(Failure::OutOfMemory));
+        let (has_room, ()) = tokio::join!(memory.wait_for_room(&share), async {
             tokio::time::sleep(Duration::from_millis(20)).await;
             drop(first);
         });
-        assert!(has_room, "released memory is available again");
+        assert_eq!(has_room, Ok(()), "released memory is available again");
         assert_eq!(memory.reserved_bytes(), 7);
-        assert!(!second.grow(4).await, "nothing was released");
+        assert_eq!(second.grow(6).await, Err(Failure::OutOfMemory), "nothing was released");
         drop(reply);
-        assert!(second.grow(11).await, "a body that is too large is admitted if it is alone");
+        assert_eq!(second.grow(13).await, Ok(()), "a body that is too large is admitted if it is alone");
         drop(second);
-        assert_eq!(memory.reserved_bytes(), 0);
+        assert_eq!((memory.reserved_bytes(), memory.refused()), (0, [2, 0]));
+    }
+
+    #[tokio::test]
+    async fn a_client_has_a_share_and_replies_leave_room_for_bodies() {
+        let memory = Arc::new(Memory::new(100));
+        let [greedy, other] = [50, 50].map(|limit| Arc::new(Share::new(limit)));
+        let replies = memory.reserve_reply(&greedy, 60);
+        assert_eq!(memory.check_room(&greedy), Err(Failure::OutOfShare));
+        assert_eq!(memory.check_room(&other), Ok(()));
+        let more = memory.reserve_reply(&other, 20);
+        assert_eq!(memory.check_room(&other), Err(Failure::OutOfMemory), "a quarter is left for bodies");
+        let mut body = memory.reserve_body(&greedy);
+        assert_eq!(body.grow(20).await, Ok(()));
+        drop((replies, more));
+        assert_eq!(body.grow(31).await, Err(Failure::OutOfShare));
+        assert_eq!((memory.reserved_bytes(), memory.refused()), (20, [1, 2]));
     }
 
     #[tokio::test]
     async fn waiting_requests_keep_their_order() {
         let memory = Arc::new(Memory::new(10));
-        let mut first = memory.reserve_none();
-        assert!(first.grow(9).await);
+        let share = Arc::new(Share::default());
+        let mut first = memory.reserve_body(&share);
+        assert!(first.grow(9).await.is_ok());
         let (order, size) = (std::sync::Mutex::new(Vec::new()), [10, 1]);
         let wait = async |bytes: usize| {
-            let mut reservation = memory.reserve_none();
-            assert!(reservation.grow(bytes).await);
+            let mut reservation = memory.reserve_body(&share);
+            assert!(reservation.grow(bytes).await.is_ok());
             order.lock().unwrap().push(bytes);
         };
         // The second would fit at once if it could overtake the first.

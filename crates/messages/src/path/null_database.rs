@@ -47,7 +47,7 @@ impl NullDatabase {
             Work::Pop(fetch) | Work::Peek(fetch) => Answer::Messages(self.messages(&fetch.scope, fetch.count, false)),
             Work::Receive(fetch, _) => Answer::Messages(self.messages(&fetch.scope, fetch.count, true)),
             Work::Lease(_) => Answer::ExpiredLeases(Vec::new()),
-            Work::WaitingQueues(_) | Work::ListQueues => Answer::Queues(Vec::new()),
+            Work::WaitingQueues(..) | Work::ListQueues(_) => Answer::Queues { names: Vec::new(), next: None },
             Work::CreateQueue(..) => Answer::Created(true),
             Work::DeleteQueue(_) => Answer::Deleted,
             Work::ShowQueue(name) => Answer::Queue(QueueState {

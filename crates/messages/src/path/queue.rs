@@ -3,7 +3,10 @@
 
 use crate::path::failure::Failure;
 use crate::path::work::Job;
-use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use tokio::sync::Notify;
 
@@ -12,6 +15,9 @@ use tokio::sync::Notify;
 pub(crate) struct Bounds {
     pub(crate) waiting_requests: usize,
     pub(crate) waiting_bytes: usize,
+    /// Of one sender or receiver.
+    pub(crate) waiting_of_party: usize,
+    pub(crate) waiting_bytes_of_party: usize,
     pub(crate) taken_requests: usize,
     pub(crate) taken_messages: usize,
     pub(crate) taken_bytes: usize,
@@ -23,6 +29,8 @@ pub(crate) struct JobQueue {
     bounds: Bounds,
     state: Mutex<State>,
     arrived: Notify,
+    refused: AtomicU64,
+    refused_of_party: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -30,11 +38,19 @@ struct State {
     jobs: VecDeque<Job>,
     bytes: usize,
     is_closed: bool,
+    /// Waiting requests and bytes of each sender or receiver, by the hash of its name.
+    parties: HashMap<u64, (usize, usize)>,
 }
 
 impl JobQueue {
     pub(crate) fn new(bounds: Bounds) -> JobQueue {
-        JobQueue { bounds, state: Mutex::default(), arrived: Notify::new() }
+        JobQueue {
+            bounds,
+            state: Mutex::default(),
+            arrived: Notify::new(),
+            refused: AtomicU64::new(0),
+            refused_of_party: AtomicU64::new(0),
+        }
     }
 
     /// Adds a job. A job that does not fit is answered, and the failure returned.
@@ -52,8 +68,18 @@ impl JobQueue {
         let is_full = state.jobs.len() >= self.bounds.waiting_requests
             || (!state.jobs.is_empty() && state.bytes + bytes > self.bounds.waiting_bytes);
         if is_full {
+            self.refused.fetch_add(1, Ordering::Relaxed);
             return refuse(job, Failure::Overloaded);
         }
+        let (requests, party_bytes) = state.parties.entry(party_of(&job)).or_default();
+        let is_over_quota = *requests >= self.bounds.waiting_of_party
+            || (*requests > 0 && *party_bytes + bytes > self.bounds.waiting_bytes_of_party);
+        if is_over_quota {
+            self.refused_of_party.fetch_add(1, Ordering::Relaxed);
+            return refuse(job, Failure::OverQuota);
+        }
+        *requests += 1;
+        *party_bytes += bytes;
         job.measurements.queue_length = u32::try_from(state.jobs.len()).unwrap_or(u32::MAX);
         state.bytes += bytes;
         state.jobs.push_back(job);
@@ -90,6 +116,11 @@ impl JobQueue {
         self.arrived.notify_one();
     }
 
+    /// How many jobs were refused because of the limit of all, and because of the quota of their sender or receiver.
+    pub(crate) fn refused(&self) -> [u64; 2] {
+        [self.refused.load(Ordering::Relaxed), self.refused_of_party.load(Ordering::Relaxed)]
+    }
+
     /// The number of waiting jobs.
     pub(crate) fn len(&self) -> usize {
         self.lock().jobs.len()
@@ -99,22 +130,19 @@ impl JobQueue {
         let mut taken = Vec::new();
         let (mut messages, mut bytes) = (0, 0);
         while let Some(job) = state.jobs.front() {
-            if job.back.is_closed() {
-                // The client is gone, so no message must be removed from the database for it.
-                state.bytes -= job.work.body_bytes();
-                state.jobs.pop_front();
-                continue;
+            // The client is gone, so no message must be removed from the database for it.
+            let is_over = job.back.is_closed();
+            if !is_over {
+                messages += job.work.message_count();
+                bytes += job.work.body_bytes();
+                let is_enough = taken.len() >= self.bounds.taken_requests
+                    || messages > self.bounds.taken_messages
+                    || bytes > self.bounds.taken_bytes;
+                if is_enough && !taken.is_empty() {
+                    break;
+                }
             }
-            messages += job.work.message_count();
-            bytes += job.work.body_bytes();
-            let is_enough = taken.len() >= self.bounds.taken_requests
-                || messages > self.bounds.taken_messages
-                || bytes > self.bounds.taken_bytes;
-            if is_enough && !taken.is_empty() {
-                break;
-            }
-            state.bytes -= job.work.body_bytes();
-            taken.extend(state.jobs.pop_front());
+            taken.extend(state.pop_front().filter(|_| !is_over));
         }
         taken
     }
@@ -125,29 +153,53 @@ impl JobQueue {
     }
 }
 
+impl State {
+    fn pop_front(&mut self) -> Option<Job> {
+        let job = self.jobs.pop_front()?;
+        let bytes = job.work.body_bytes();
+        self.bytes -= bytes;
+        if let Entry::Occupied(mut entry) = self.parties.entry(party_of(&job)) {
+            let (requests, party_bytes) = entry.get_mut();
+            (*requests, *party_bytes) = (*requests - 1, *party_bytes - bytes);
+            if *requests == 0 {
+                entry.remove();
+            }
+        }
+        Some(job)
+    }
+}
+
+/// Names with equal hashes would share a quota, which does no harm.
+fn party_of(job: &Job) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    job.work.party().hash(&mut hasher);
+    hasher.finish()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::observe::measurements::Measurements;
-    use crate::path::client_socket::ClientSocket;
+    use crate::path::caller::Caller;
     use crate::path::work::{JobResult, NewMessage, SendRequest, Work};
     use tokio::sync::oneshot;
 
-    const BOUNDS: Bounds =
-        Bounds { waiting_requests: 4, waiting_bytes: 100, taken_requests: 3, taken_messages: 3, taken_bytes: 50 };
+    const BOUNDS: Bounds = Bounds {
+        waiting_requests: 4,
+        waiting_bytes: 100,
+        waiting_of_party: 4,
+        waiting_bytes_of_party: 100,
+        taken_requests: 3,
+        taken_messages: 3,
+        taken_bytes: 50,
+    };
 
     fn job(bytes: usize) -> (Job, oneshot::Receiver<JobResult>) {
         let (back, receiver) = oneshot::channel();
         let messages = vec![NewMessage { receiver: String::new(), body: vec![0; bytes], delay_ms: 0, expiry_ms: 0 }];
         let work = Work::Send(SendRequest { queue: "q".into(), sender: "s".into(), messages, key: String::new() });
         (
-            Job {
-                work,
-                measurements: Measurements::default(),
-                client: ClientSocket::default(),
-                _reservation: None,
-                back,
-            },
+            Job { work, measurements: Measurements::default(), caller: Caller::default(), _reservation: None, back },
             receiver,
         )
     }
@@ -191,5 +243,27 @@ mod tests {
         queue.close();
         assert_eq!(queue.push(job(0).0).unwrap_err(), Failure::ShuttingDown);
         assert_eq!(queue.take().await.unwrap().len(), 3, "queued jobs are still done");
+    }
+    #[tokio::test]
+    async fn a_sender_over_its_quota_is_refused_and_others_are_not() {
+        let queue = JobQueue::new(Bounds { waiting_of_party: 2, waiting_bytes_of_party: 50, ..BOUNDS });
+        let mut receivers = Vec::new();
+        let mut push = |sender: &str, bytes: usize| {
+            let (mut job, receiver) = job(bytes);
+            receivers.push(receiver);
+            if let Work::Send(send) = &mut job.work {
+                send.sender = sender.into();
+            }
+            queue.push(job)
+        };
+        assert_eq!((push("greedy", 10), push("greedy", 10)), (Ok(()), Ok(())));
+        assert_eq!(push("greedy", 1), Err(Failure::OverQuota));
+        assert_eq!((push("large", 40), push("large", 20)), (Ok(()), Err(Failure::OverQuota)));
+        assert_eq!((push("other", 1), push("other", 1)), (Ok(()), Err(Failure::Overloaded)));
+        assert_eq!(queue.refused(), [1, 2]);
+        assert_eq!(queue.take().await.unwrap().len(), 2);
+        assert_eq!(queue.take().await.unwrap().len(), 2);
+        assert!(queue.lock().parties.is_empty());
+        assert_eq!(push("greedy", 1), Ok(()), "what was taken does not count any more");
     }
 }

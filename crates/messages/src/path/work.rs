@@ -1,7 +1,7 @@
 //! What a request asks the service to do, and the answer: the types that pass between the steps. Knows neither HTTP nor SQL.
 
 use crate::observe::measurements::Measurements;
-use crate::path::client_socket::ClientSocket;
+use crate::path::caller::Caller;
 use crate::path::failure::Failure;
 use crate::path::lease::{Lease, LeaseAction, LeaseRequest};
 use crate::path::memory::{Memory, Reservation};
@@ -96,11 +96,32 @@ pub(crate) enum Work {
     Lease(LeaseRequest),
     Peek(FetchRequest),
     /// List the queues that have messages addressed to this receiver.
-    WaitingQueues(String),
+    WaitingQueues(String, Page),
     CreateQueue(String, Option<QueueSettings>),
     DeleteQueue(String),
     ShowQueue(String),
-    ListQueues,
+    ListQueues(Page),
+}
+
+/// A part of an alphabetical list of queues.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Page {
+    /// Lists names after this one.
+    pub(crate) after: String,
+    pub(crate) max: usize,
+    /// Lists only names with one of these prefixes; none: all names.
+    pub(crate) prefixes: Option<Vec<String>>,
+}
+
+/// Where a job is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Destination {
+    /// The lane of its message queue.
+    Queue,
+    /// A lane for work that can take long, so that it does not delay messages.
+    Lists,
+    /// A lane for sends with idempotency keys, which can wait for other services.
+    Keyed,
 }
 
 /// A message as clients receive it.
@@ -127,7 +148,11 @@ pub(crate) enum Answer {
     Replayed(Vec<i64>),
     /// The oldest first; possibly none.
     Messages(Vec<Message>),
-    Queues(Vec<String>),
+    Queues {
+        names: Vec<String>,
+        /// Where the next page begins; none: this is the last one.
+        next: Option<String>,
+    },
     /// Whether the queue is new.
     Created(bool),
     Deleted,
@@ -150,7 +175,7 @@ pub(crate) struct JobResult {
 pub(crate) struct Job {
     pub(crate) work: Work,
     pub(crate) measurements: Measurements,
-    pub(crate) client: ClientSocket,
+    pub(crate) caller: Caller,
     /// Memory for the bodies in the request.
     pub(crate) _reservation: Option<Reservation>,
     pub(crate) back: oneshot::Sender<JobResult>,
@@ -163,11 +188,11 @@ impl Work {
             Work::Send(_) => 27,
             Work::Pop(_) => 28,
             Work::Peek(_) => 29,
-            Work::WaitingQueues(_) => 30,
+            Work::WaitingQueues(..) => 30,
             Work::CreateQueue(..) => 31,
             Work::DeleteQueue(_) => 32,
             Work::ShowQueue(_) => 33,
-            Work::ListQueues => 34,
+            Work::ListQueues(_) => 34,
             Work::Receive(..) => 36,
             Work::Lease(request) => match request.action {
                 LeaseAction::Acknowledge => 37,
@@ -197,11 +222,11 @@ impl Work {
             Work::Pop(fetch) | Work::Peek(fetch) | Work::Receive(fetch, _) => &fetch.scope.queue,
             // A lease token starts with the number of the queue.
             Work::Lease(request) => request.written.first().and_then(|token| token.get(..8)).unwrap_or_default(),
-            Work::WaitingQueues(name)
+            Work::WaitingQueues(name, _)
             | Work::CreateQueue(name, _)
             | Work::DeleteQueue(name)
             | Work::ShowQueue(name) => name,
-            Work::ListQueues => "",
+            Work::ListQueues(_) => "",
         }
     }
 
@@ -217,12 +242,35 @@ impl Work {
 
     /// Whether the work changes nothing.
     pub(crate) fn only_reads(&self) -> bool {
-        matches!(self, Work::Peek(_) | Work::WaitingQueues(_) | Work::ShowQueue(_) | Work::ListQueues)
+        matches!(self, Work::Peek(_) | Work::WaitingQueues(..) | Work::ShowQueue(_) | Work::ListQueues(_))
     }
 
-    /// Whether the answer can contain messages.
-    pub(crate) fn returns_messages(&self) -> bool {
-        matches!(self, Work::Pop(_) | Work::Receive(..) | Work::Peek(_))
+    /// Whether the answer can be large.
+    pub(crate) fn has_large_answer(&self) -> bool {
+        let lists = matches!(self, Work::WaitingQueues(..) | Work::ListQueues(_));
+        lists || matches!(self, Work::Pop(_) | Work::Receive(..) | Work::Peek(_))
+    }
+
+    /// Where the work is done. The index by sender has the messages of all queues, so fetches by sender can take long.
+    pub(crate) fn destination(&self) -> Destination {
+        match self {
+            Work::Send(send) if !send.key.is_empty() => Destination::Keyed,
+            Work::Pop(fetch) | Work::Peek(fetch) | Work::Receive(fetch, _) if !fetch.scope.sender.is_empty() => {
+                Destination::Lists
+            }
+            Work::Send(_) | Work::Pop(_) | Work::Peek(_) | Work::Receive(..) | Work::Lease(_) => Destination::Queue,
+            _ => Destination::Lists,
+        }
+    }
+
+    /// The sender or receiver whose quota the work counts for; empty if it names none.
+    pub(crate) fn party(&self) -> &str {
+        match self {
+            Work::Send(send) => &send.sender,
+            Work::Pop(fetch) | Work::Peek(fetch) | Work::Receive(fetch, _) => &fetch.scope.receiver,
+            Work::WaitingQueues(name, _) => name,
+            _ => "",
+        }
     }
 
     /// Whether the work takes messages out of a queue.
@@ -278,7 +326,7 @@ impl Job {
     /// messages is checked only if it waited for long: then the service is overloaded, and many clients may have left.
     pub(crate) fn is_abandoned(&self, now: Nanos) -> bool {
         let waited = now.after(self.measurements.clock.at(Stage::Enqueued));
-        (self.work.takes_messages() || waited > CHECKED_AFTER) && self.client.has_left()
+        (self.work.takes_messages() || waited > CHECKED_AFTER) && self.caller.socket.has_left()
     }
 
     /// Answers the job. Its handler may be gone, if the client closed the connection.
@@ -289,7 +337,7 @@ impl Job {
     /// Answers the job with messages and reserves memory for their bodies.
     pub(crate) fn end_with(self, messages: Vec<Message>, memory: &Arc<Memory>) {
         let bytes = messages.iter().map(|message| message.body.len()).sum();
-        let reservation = (bytes > 0).then(|| memory.reserve_over_limit(bytes));
+        let reservation = (bytes > 0).then(|| memory.reserve_reply(&self.caller.share, bytes));
         let _ = self.back.send(JobResult {
             measurements: self.measurements,
             result: Ok(Answer::Messages(messages)),

@@ -4,15 +4,22 @@ use super::*;
 use crate::embedded::{Embedded, EmbeddedError};
 use crate::observe::measurements::Measurements;
 use crate::observe::record_file::RecordSink;
-use crate::path::client_socket::ClientSocket;
+use crate::path::caller::Caller;
 use crate::path::failure::Failure;
 use crate::path::queue::Bounds;
 use crate::path::work::{JobResult, Work};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::sync::oneshot;
 
-const BOUNDS: Bounds =
-    Bounds { waiting_requests: 10, waiting_bytes: 10, taken_requests: usize::MAX, taken_messages: 10, taken_bytes: 10 };
+const BOUNDS: Bounds = Bounds {
+    waiting_requests: 10,
+    waiting_bytes: 10,
+    waiting_of_party: 10,
+    waiting_bytes_of_party: 10,
+    taken_requests: usize::MAX,
+    taken_messages: 10,
+    taken_bytes: 10,
+};
 const BACKEND: &str =
     "SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'";
 
@@ -22,7 +29,7 @@ fn push_read(queue: &JobQueue) -> oneshot::Receiver<JobResult> {
         .push(Job {
             work: Work::ShowQueue("none".into()),
             measurements: Measurements::default(),
-            client: ClientSocket::default(),
+            caller: Caller::default(),
             _reservation: None,
             back,
         })
@@ -56,6 +63,7 @@ async fn a_lane_reconnects_when_its_server_stops_answering() {
         memory: Arc::new(Memory::new(1000)),
         clock: Clock::monotonic(),
         journal: Arc::new(Journal::new(RecordSink::default())),
+        lock_timeout: None,
     };
     let lane = tokio::spawn(lane.run());
     assert_eq!(push_read(&queue).await.unwrap().result, Err(Failure::UnknownQueue));

@@ -4,9 +4,9 @@ use super::options::positive_ms;
 use crate::config::Limits;
 use crate::http::problem::Problem;
 use crate::interface::documents;
-use crate::interface::rules::{ATTEMPTS_MAX, is_name};
+use crate::interface::rules::{ATTEMPTS_MAX, NAMES_MAX, is_name};
 use crate::path::parse::request::{HttpRequest, ParsedRequest};
-use crate::path::work::{DEFAULT_ATTEMPTS, QueueSettings, Work};
+use crate::path::work::{DEFAULT_ATTEMPTS, Page, QueueSettings, Work};
 
 pub(crate) fn create_queue(request: &HttpRequest<'_>) -> Result<ParsedRequest, Problem> {
     request.parameters(&[])?;
@@ -29,13 +29,23 @@ pub(crate) fn show_queue(request: &HttpRequest<'_>) -> Result<ParsedRequest, Pro
 }
 
 pub(crate) fn list_queues(request: &HttpRequest<'_>) -> Result<ParsedRequest, Problem> {
-    request.parameters(&[])?;
-    Ok(ParsedRequest::plain(Work::ListQueues))
+    Ok(ParsedRequest::plain(Work::ListQueues(page(request)?)))
 }
 
 pub(crate) fn waiting_queues(request: &HttpRequest<'_>) -> Result<ParsedRequest, Problem> {
-    request.parameters(&[])?;
-    Ok(ParsedRequest::plain(Work::WaitingQueues(request.name("receiver")?)))
+    Ok(ParsedRequest::plain(Work::WaitingQueues(request.name("receiver")?, page(request)?)))
+}
+
+fn page(request: &HttpRequest<'_>) -> Result<Page, Problem> {
+    let parameters = request.parameters(&["after", "max"])?;
+    let max =
+        match parameters.get("max") {
+            None => NAMES_MAX,
+            Some(text) => text.parse().ok().filter(|number| (1..=NAMES_MAX).contains(number)).ok_or_else(|| {
+                Problem::invalid_request(format!("max: {text:?} is not a number from 1 to {NAMES_MAX}"))
+            })?,
+        };
+    Ok(Page { after: parameters.name("after")?, max, prefixes: None })
 }
 
 /// The settings in the document; none without a document.

@@ -26,6 +26,12 @@ fn receive(take: &str) -> String {
     take.replace("{then}", &then).replace("{rows}", "leased").replace("{lease}", LEASE_COLUMNS)
 }
 
+/// A list with its condition for prefixes, which are in this parameter.
+fn with_prefixes(list: &str, parameter: &str) -> String {
+    let condition = "({p}::text[] IS NULL OR EXISTS (SELECT FROM unnest({p}::text[]) AS t (prefix) WHERE starts_with(name, prefix)))";
+    list.replace("{prefixes}", &condition.replace("{p}", parameter))
+}
+
 /// One statement for each [`LeaseAction`], in its order.
 fn lease_actions() -> [String; 3] {
     let text = include_str!("lease_action.sql");
@@ -66,17 +72,19 @@ impl Statements {
         };
         let (pop, receive) = (scoped(&pop), scoped(&receive(take)));
         let (peek, lease_actions) = (scoped(include_str!("peek.sql")), lease_actions());
+        let lists = [(include_str!("waiting_queues.sql"), "$4"), (include_str!("list_queues.sql"), "$3")];
+        let [waiting_queues, list] = lists.map(|(text, parameter)| with_prefixes(text, parameter));
         let (send, send_with, waiting_queues, create, configure, delete, show, list) = tokio::try_join!(
             client.prepare(include_str!("send.sql")),
             client.prepare(include_str!("send_with.sql")),
-            client.prepare(include_str!("waiting_queues.sql")),
+            client.prepare(&waiting_queues),
             client.prepare(
                 "INSERT INTO queue (name) VALUES ($1) ON CONFLICT (name) WHERE deleted_at IS NULL DO NOTHING RETURNING id"
             ),
             client.prepare(include_str!("configure.sql")),
             client.prepare("UPDATE queue SET deleted_at = now() WHERE name = $1 AND deleted_at IS NULL RETURNING id"),
             client.prepare(include_str!("show.sql")),
-            client.prepare("SELECT name FROM queue WHERE deleted_at IS NULL ORDER BY name"),
+            client.prepare(&list),
         )?;
         let (pop, receive, peek, lease_actions) = tokio::try_join!(
             prepare_all(client, &pop),

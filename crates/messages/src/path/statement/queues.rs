@@ -1,8 +1,12 @@
 //! The statements about queues and their settings.
 
 use crate::path::statement::prepare::Statements;
-use crate::path::work::{COUNT_MAX, QueueSettings, QueueState};
+use crate::path::work::{Answer, COUNT_MAX, Page, QueueSettings, QueueState};
+use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error};
+
+/// Queues in which one statement looks for messages of a receiver.
+const LOOKUPS_MAX: i64 = 10_000;
 
 impl Statements {
     /// Creates a queue. Returns whether it is new, or none if its dead-letter queue does not exist. Without settings, an existing queue
@@ -41,13 +45,18 @@ impl Statements {
         Ok(client.query_opt(&self.delete, &[&name]).await?.is_some())
     }
 
-    pub(crate) async fn list_queues(&self, client: &Client) -> Result<Vec<String>, Error> {
-        Ok(client.query(&self.list, &[]).await?.iter().map(|row| row.get(0)).collect())
+    /// A page of the names of all queues.
+    pub(crate) async fn list_queues(&self, client: &Client, page: &Page) -> Result<Answer, Error> {
+        let max = i64::try_from(page.max).unwrap_or(i64::MAX);
+        let row = client.query_one(&self.list, &[&page.after, &max, &page.prefixes]).await?;
+        Ok(Answer::Queues { names: row.get(0), next: row.get(1) })
     }
 
-    /// For each receiver, the queues that have messages addressed to it.
-    pub(crate) async fn waiting_queues(&self, client: &Client, receivers: &[&str]) -> Result<Vec<Vec<String>>, Error> {
-        let rows = client.query(&self.waiting_queues, &[&receivers]).await?;
-        Ok(rows.iter().map(|row| row.get(1)).collect())
+    /// A page of the queues that have messages addressed to the receiver.
+    pub(crate) async fn waiting_queues(&self, client: &Client, receiver: &str, page: &Page) -> Result<Answer, Error> {
+        let max = i64::try_from(page.max).unwrap_or(i64::MAX);
+        let parameters: [&(dyn ToSql + Sync); 5] = [&receiver, &page.after, &max, &page.prefixes, &LOOKUPS_MAX];
+        let row = client.query_one(&self.waiting_queues, &parameters).await?;
+        Ok(Answer::Queues { names: row.get(0), next: row.get(1) })
     }
 }

@@ -1,0 +1,213 @@
+//! Slow statements, floods and slow readers: each delays or refuses its own work, and not that of others.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use common::leases::make;
+use common::{Client, Database, serve};
+use messages::{Config, DispatchConfig, Limits, Permission, TokenConfig};
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::thread::spawn;
+use std::time::Duration;
+
+/// The value of a metric.
+fn metric(address: SocketAddr, name: &str) -> f64 {
+    let page = Client::connect(address, "me").short("GET", "/metrics").1;
+    let line = page.lines().find(|line| line.starts_with(&format!("waystage_messages_{name} ")));
+    line.unwrap_or_else(|| panic!("{name}: {page}")).rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+fn becomes(what: &str, is_so: impl Fn() -> bool) {
+    for _ in 0..6000 {
+        if is_so() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("{what}");
+}
+
+/// A connection past the service.
+struct Other {
+    runtime: tokio::runtime::Runtime,
+    client: tokio_postgres::Client,
+}
+
+impl Other {
+    fn connect(database: &Database) -> Other {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let (client, connection) =
+            runtime.block_on(tokio_postgres::connect(&database.server.url(), tokio_postgres::NoTls)).unwrap();
+        runtime.spawn(connection);
+        Other { runtime, client }
+    }
+
+    fn run(&self, statements: &str) {
+        self.runtime.block_on(self.client.batch_execute(statements)).unwrap();
+    }
+}
+
+#[test]
+fn a_slow_list_delays_no_message() {
+    let Some(database) = Database::start() else { return };
+    let running = serve(&database.config());
+    let address = running.address();
+    let mut client = Client::connect(address, "alice");
+    for number in 0..8 {
+        make(&mut client, &format!("q{number}"), "");
+    }
+    assert_eq!(client.short("GET", "/v1/queues").0, 200);
+    let pid =
+        database.number("SELECT pid::bigint FROM pg_stat_activity WHERE query LIKE '-- A page of the names%' LIMIT 1");
+    let stopped = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    kill_process(stopped, Signal::STOP).unwrap();
+    let listing = spawn(move || Client::connect(address, "alice").short("GET", "/v1/queues").0);
+    for number in 0..8 {
+        client.send(&format!("/v1/queues/q{number}/messages"), "work");
+        assert_eq!(client.short("POST", &format!("/v1/queues/q{number}/messages:pop")).0, 200);
+    }
+    assert!(!listing.is_finished());
+    kill_process(stopped, Signal::CONT).unwrap();
+    assert!(matches!(listing.join().unwrap(), 200 | 503));
+    running.stop().unwrap();
+}
+
+#[test]
+fn lists_have_pages() {
+    let Some(database) = Database::start() else { return };
+    let running = serve(&database.config());
+    let mut client = Client::connect(running.address(), "alice");
+    make(&mut client, "z", "");
+    client.send("/v1/queues/z/messages?to=bob", "work");
+    database.run("INSERT INTO queue (name) SELECT 'q' || lpad(g::text, 5, '0') FROM generate_series(1, 11000) AS g");
+    let (status, text) = client.short("GET", "/v1/queues");
+    assert!(status == 200 && text.ends_with("\"q01000\"],\"next\":\"q01000\"}"), "{text}");
+    assert_eq!(text.matches("\"q0").count(), 1001, "1000 names, and the last again");
+    assert_eq!(client.short("GET", "/v1/queues?after=q10999&max=5").1, "{\"queues\":[\"q11000\",\"z\"]}");
+    assert_eq!(client.short("GET", "/v1/queues?after=q10998&max=1").1, "{\"queues\":[\"q10999\"],\"next\":\"q10999\"}");
+    // One request looks into 10 000 queues.
+    let (_, text) = client.short("GET", "/v1/receivers/bob/queues");
+    assert_eq!(text, "{\"queues\":[],\"next\":\"q10000\"}");
+    assert_eq!(client.short("GET", "/v1/receivers/bob/queues?after=q10000").1, "{\"queues\":[\"z\"]}");
+    for wrong in ["max=0", "max=1001", "max=x", "after=-"] {
+        assert!(matches!(client.short("GET", &format!("/v1/queues?{wrong}")).0, 400 | 422), "{wrong}");
+    }
+    running.stop().unwrap();
+}
+
+#[test]
+fn a_key_that_another_transaction_holds_fails_only_its_own_send() {
+    let Some(database) = Database::start() else { return };
+    let running = serve(&database.config());
+    let address = running.address();
+    let mut client = Client::connect(address, "alice");
+    make(&mut client, "jobs", "");
+    let other = Other::connect(&database);
+    other.run(
+        "BEGIN; INSERT INTO idempotency_key (queue_id, sender, key, content_hash, ids)
+         SELECT id, 'alice', 'held', '', '{1}' FROM queue WHERE name = 'jobs'",
+    );
+    let send = move |key: &str| {
+        let path = "/v1/queues/jobs/messages";
+        let reply = Client::connect(address, "alice").ask_with("POST", path, &format!("idempotency-key: {key}"), "x");
+        (reply.status, reply.text())
+    };
+    let sends: Vec<_> = (0..6).map(|number| spawn(move || send(&format!("key{number}")))).collect();
+    let held = spawn(move || send("held"));
+    let more: Vec<_> = (6..12).map(|number| spawn(move || send(&format!("key{number}")))).collect();
+    // Plain sends do not wait for keys.
+    client.send("/v1/queues/jobs/messages", "plain");
+    for sent in sends.into_iter().chain(more) {
+        let (status, text) = sent.join().unwrap();
+        assert_eq!(status, 201, "{text}");
+    }
+    let (status, text) = held.join().unwrap();
+    assert!(status == 503 && text.contains("urn:waystage:problem:database-error"), "{text}");
+    other.run("ROLLBACK");
+    assert_eq!(send("held").0, 201);
+    running.stop().unwrap();
+}
+
+#[test]
+fn a_flood_of_one_sender_is_refused_and_others_are_not() {
+    let Some(database) = Database::start() else { return };
+    let dispatch = DispatchConfig::Fused { lanes: 1 };
+    let limits = Limits { waiting_requests_of_party: 3, ..Limits::default() };
+    let running = serve(&Config { dispatch, limits, ..database.config() });
+    let address = running.address();
+    make(&mut Client::connect(address, "alice"), "jobs", "");
+    let other = Other::connect(&database);
+    other.run("BEGIN; LOCK TABLE message IN ACCESS EXCLUSIVE MODE");
+    let send = move |sender: &str| Client::connect(address, sender).short("POST", "/v1/queues/jobs/messages").0;
+    let first = spawn(move || send("first"));
+    becomes("no statement is stuck", || {
+        database.number("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '-- %'")
+            > 0
+    });
+    let flood: Vec<_> = (0..20).map(|_| spawn(move || send("greedy"))).collect();
+    becomes("nothing is refused", || metric(address, "refused_total{limit=\"queue-per-sender\"}") >= 17.0);
+    let modest = spawn(move || send("modest"));
+    becomes("the other waits", || metric(address, "queue_length{queue=\"0\"}") >= 4.0);
+    other.run("ROLLBACK");
+    assert_eq!((first.join().unwrap(), modest.join().unwrap()), (201, 201));
+    let statuses: Vec<u16> = flood.into_iter().map(|sent| sent.join().unwrap()).collect();
+    let count = |status: u16| statuses.iter().filter(|other| **other == status).count();
+    assert_eq!((count(201), count(503)), (3, 17), "{statuses:?}");
+    running.stop().unwrap();
+}
+
+const GREEDY: &str = "token-of-a-greedy-reader";
+const MODEST: &str = "token-of-a-modest-reader";
+
+/// A peek at 100 messages whose reply nobody reads yet.
+fn slow_reader(address: SocketAddr) -> TcpStream {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let head = "GET /v1/queues/q/messages/head?max=100 HTTP/1.1\r\nhost: localhost";
+    stream.write_all(format!("{head}\r\nauthorization: Bearer {GREEDY}\r\n\r\n").as_bytes()).unwrap();
+    stream
+}
+
+#[test]
+fn slow_readers_fill_only_their_share_and_release_what_they_have_read() {
+    const BODY: usize = 256 << 10;
+    const BUFFERED: &str = "buffered_bytes";
+    let permissions = vec![Permission::Send, Permission::Receive, Permission::All];
+    let token = |token: &str, sender: &str| TokenConfig::new(token.into(), sender.into(), permissions.clone(), None);
+    let running = serve(&Config {
+        listen: "127.0.0.1:0".into(),
+        dispatch: DispatchConfig::None { body_bytes: Some(BODY) },
+        limits: Limits { memory: 64 << 20, memory_per_client: 16 << 20, ..Limits::default() },
+        tokens: vec![token(GREEDY, "greedy").unwrap(), token(MODEST, "modest").unwrap()],
+        ..Config::default()
+    });
+    let address = running.address();
+    let mut slow = vec![slow_reader(address)];
+    becomes("nothing is buffered", || metric(address, BUFFERED) > (16 << 20) as f64);
+    let before = metric(address, BUFFERED);
+    slow.extend((0..7).map(|_| slow_reader(address)));
+    becomes("nothing is refused", || metric(address, "refused_total{limit=\"memory-per-client\"}") >= 7.0);
+    assert!(metric(address, BUFFERED) <= before, "no other reply of this client is made");
+    let ask = |token: &str, method: &str, path: &str, body: &str| {
+        let header = format!("authorization: Bearer {token}");
+        testkit::Http::connect(address).unwrap().request(method, path, &[&header], body.as_bytes()).unwrap().status
+    };
+    assert_eq!(ask(MODEST, "GET", "/v1/queues/q/messages/head", ""), 200);
+    assert_eq!(ask(MODEST, "POST", "/v1/queues/q/messages", "x"), 201);
+    assert_eq!(ask(GREEDY, "POST", "/v1/queues/q/messages", "x"), 201, "replies leave room for bodies");
+    // What has been read is released, while the rest of the reply is still there.
+    let mut half = vec![0; 16 << 20];
+    slow[0].read_exact(&mut half).unwrap();
+    becomes("nothing is released", || metric(address, BUFFERED) < before - (10 << 20) as f64);
+    assert!(metric(address, BUFFERED) > 0.0);
+    assert_eq!(ask(GREEDY, "GET", "/v1/queues/q/messages/head", ""), 200);
+    // The rest of the document follows, up to its last byte.
+    let mut part = vec![0; 1 << 20];
+    while slow[0].read(&mut part).map(|bytes| !part[..bytes].ends_with(b"}]}")).unwrap() {}
+    drop(slow);
+    becomes("memory is left", || metric(address, BUFFERED) == 0.0);
+    running.stop().unwrap();
+}
