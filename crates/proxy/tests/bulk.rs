@@ -196,6 +196,62 @@ fn many_new_clients_request_few_values_on_the_shared_connection_before_the_first
     assert_eq!(server.received_so_far(), CLIENTS + CLIENTS - WHOLE);
 }
 
+fn patient_proxy(server: &GatedServer) -> Proxy {
+    Proxy::at(&[server.address()], |config| {
+        settings(config);
+        config.pools[0].timeouts = Timeouts::all(Duration::from_secs(60));
+    })
+}
+
+/// New clients that have as many keys in flight as all new clients may have together.
+fn crowd(proxy: &Proxy, server: &GatedServer) -> Vec<Client> {
+    let before = server.received_so_far();
+    let keys: String = (0..16).map(|key| format!(" k{key}")).collect();
+    let mut crowd: Vec<Client> = (0..4).map(|_| proxy.client()).collect();
+    crowd.iter_mut().for_each(|client| client.send(format!("get{keys}\r\n")));
+    server.received(before + crowd.len());
+    crowd
+}
+
+/// Lets the server answer, so that the proxy can end.
+fn answer_all(server: &GatedServer) {
+    server.received(server.received_so_far()).iter().for_each(|(_, line)| server.answer(line, "END\r\n"));
+}
+
+#[test]
+fn a_client_that_only_writes_sends_its_requests_together_however_many_new_clients_there_are() {
+    let server = GatedServer::start();
+    let proxy = patient_proxy(&server);
+    let _crowd = crowd(&proxy, &server);
+    let before = server.received_so_far();
+    let mut writer = proxy.client();
+    writer.send("set a 0 0 1\r\nx\r\ndelete b\r\nincr c 1\r\n");
+    let received = server.received(before + 3);
+    let lines: Vec<&str> = received[before..].iter().map(|(_, line)| line.as_str()).collect();
+    assert_eq!(lines, ["set a 0 0 1", "delete b", "incr c 1"]);
+    answer_all(&server);
+}
+
+#[test]
+fn a_stored_value_shows_how_large_the_values_of_a_client_are() {
+    let server = GatedServer::start();
+    let proxy = patient_proxy(&server);
+    let [mut writer, mut deleter] = [(); 2].map(|()| proxy.client());
+    server.answer("set a 0 0 1", "STORED\r\n");
+    writer.ask("set a 0 0 1\r\nx\r\n", "STORED\r\n");
+    server.answer("delete a", "DELETED\r\n");
+    deleter.ask("delete a\r\n", "DELETED\r\n");
+    let _crowd = crowd(&proxy, &server);
+    let before = server.received_so_far();
+    writer.send("get a b c\r\n");
+    assert_eq!(server.received(before + 1)[before].1, "get a b c");
+    // The other client has seen no value yet.
+    server.answer("get e f", "END\r\n");
+    deleter.send("get d e f\r\n");
+    assert_eq!(server.received(before + 2)[before + 1].1, "get d");
+    answer_all(&server);
+}
+
 #[test]
 fn large_replies_have_their_time_one_after_the_other() {
     const READS: usize = 8;

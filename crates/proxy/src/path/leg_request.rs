@@ -13,6 +13,11 @@ pub(crate) fn is_read(verb: Verb) -> bool {
     matches!(verb, Verb::Get | Verb::Gets | Verb::Gat | Verb::Gats | Verb::Mg | Verb::Me)
 }
 
+/// Whether a command has a whole value, which it stores.
+pub(crate) fn stores_value(verb: Verb) -> bool {
+    matches!(verb, Verb::Set | Verb::Add | Verb::Replace | Verb::Cas | Verb::Ms)
+}
+
 /// The limits within which the proxy parses requests that it has encoded itself.
 pub(crate) fn own_limits() -> Limits {
     Limits { value_bytes: usize::MAX / 2, ..Limits::default() }

@@ -5,6 +5,7 @@
 use crate::path::core::{Core, ReadAgain};
 use crate::path::job::JobId;
 use crate::path::jobs::is_repeatable;
+use crate::path::leg_request::{is_read, stores_value};
 use crate::path::order::Access;
 use crate::path::session::Session;
 use crate::path::session::open_line::KEYS_MAX;
@@ -44,7 +45,7 @@ impl Session {
             && (self.connection.outbox.waiting_bytes() as usize) < client_bytes
             && (self.queue.is_delivered()
                 || self.keys_in_order < self.keys_max
-                    && !self.must_go_alone(core)
+                    && (self.keys_in_order == 0 || !self.must_go_alone(core))
                     && self.request_bytes < client_bytes
                     && self.expected_bytes(core) < client_bytes)
     }
@@ -63,7 +64,7 @@ impl Session {
         (room / self.key_bytes()).clamp(1, keys_max.clamp(1, KEYS_MAX))
     }
 
-    /// Whether the client has received no reply that shows how large its values are.
+    /// Whether no value that the client has received or stored shows how large its values are.
     pub(super) fn is_unknown(&self, core: &Core) -> bool {
         core.jobs.clients.is_unknown(self.reference())
     }
@@ -84,6 +85,21 @@ impl Session {
         // If many new clients request large values at the same time, they delay only each other.
         let reply_bytes = if self.must_go_alone(core) && !is_alone { usize::MAX } else { keys * self.key_bytes() };
         access.expecting(reply_bytes, core.settings.overlap)
+    }
+
+    /// Learns how large the client's values are from a request that was answered: from the values that it has read. As long as it
+    /// has read none, the value that it stores is the best estimate.
+    pub(super) fn learn_from(&mut self, id: JobId, core: &mut Core) {
+        let is_unknown = self.is_unknown(core);
+        let job = core.jobs.get(id);
+        if is_read(job.verb) && !job.is_quiet {
+            self.learn(job.reply.len(), job.keys.into());
+        } else if is_unknown && stores_value(job.verb) {
+            self.learn(job.request_bytes as usize, 1);
+        } else {
+            return;
+        }
+        core.jobs.clients.learned(self.reference());
     }
 
     /// Learns from the size of a reply. The expectation rises at once and falls slowly, because a large value is often followed

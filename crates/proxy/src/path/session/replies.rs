@@ -57,23 +57,19 @@ impl Session {
     }
 
     fn append_reply(&mut self, id: JobId, core: &mut Core) {
+        self.learn_from(id, core);
         let job = core.jobs.get(id);
         if job.is_quiet {
             return;
         }
         job.reply_bytes = job.reply.len() as u32;
         core.journal.counters.replied_bytes.add(job.reply.len() as u64);
-        self.learn(job.reply.len(), job.keys.into());
-        let shows_values = keys_read(job) > 0;
         if job.reply.len() >= MOVED_BYTES {
             self.connection.outbox.append_owned(std::mem::take(&mut job.reply));
         } else {
             self.connection.outbox.append(|out| out.extend_from_slice(&job.reply));
         }
         core.jobs.reply_moved(id);
-        if shows_values {
-            core.jobs.clients.learned(self.reference());
-        }
     }
 
     fn flush(&mut self, core: &mut Core) -> Result<(), Gone> {
