@@ -2,6 +2,7 @@
 
 mod check;
 mod check_pool;
+mod check_shared;
 mod check_transport;
 mod client_limits;
 mod file;
@@ -12,6 +13,7 @@ mod proxy;
 mod text;
 mod transport;
 
+pub(crate) use check_shared::{FirstSame, first_same, is_same_address};
 pub use client_limits::ClientLimits;
 pub use configuration::{ConfigError, Document, FileError};
 pub use file::{DispatchConfig, PoolFile, ProxyFile};

@@ -1,4 +1,4 @@
-//! Checks a configuration as a whole. `check_pool` checks each pool.
+//! Checks a configuration as a whole. `check_pool` checks each pool, and `check_shared` the servers that pools have in common.
 
 use crate::config::ConfigError;
 use crate::config::pool::{PoolConfig, Writes};
@@ -60,49 +60,11 @@ impl Config {
             let problem = "the failover pools lead back to this pool; let one of them have none";
             return Err(ConfigError::value(key, quoted(name), problem));
         }
-        self.check_shared_servers()?;
-        self.check_shadows()?;
+        self.check_shared_servers(&self.same_as_written())?;
         match count {
             0 => Err(ConfigError::at("pools", "there are no servers; give at least one pool with a server")),
             _ => Ok(()),
         }
-    }
-
-    /// A failover or shadow pool must not have a server in common with its pool. Otherwise the proxy would read a server as
-    /// failover pool although an invalidation is pending on it, or would apply shadow requests twice. A warm-up pool may share
-    /// servers.
-    fn check_shared_servers(&self) -> Result<(), ConfigError> {
-        for (index, pool) in self.pools.iter().enumerate() {
-            for (key, name) in pool.named_pools().filter(|&(key, _)| key != "warm-up.from") {
-                let others = self.pools.iter().find(|other| other.name == name).map_or(&[][..], |other| &other.servers);
-                let is_own = |address: &str| pool.servers.iter().any(|own| own.address == address);
-                if let Some(shared) = others.iter().find(|other| is_own(&other.address)) {
-                    let problem =
-                        format!("{} is a server of both pools; give this one servers of its own", shared.address);
-                    return Err(ConfigError::value(format!("pools.{index}.{key}"), quoted(name), problem));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// A failover pool must not receive shadow requests, because the proxy ignores their failures and does not order them
-    /// with other requests.
-    fn check_shadows(&self) -> Result<(), ConfigError> {
-        for (index, pool) in self.pools.iter().enumerate() {
-            let Some(shadow) = &pool.shadow else { continue };
-            let is_for =
-                |other: &&PoolConfig| other.failover_pool.as_ref().is_some_and(|failover| failover.pool == shadow.to);
-            if let Some(other) = self.pools.iter().find(is_for) {
-                let problem = format!(
-                    "this is the failover pool of \"{}\", which could return values that were overwritten; \
-                     name another pool",
-                    other.name
-                );
-                return Err(ConfigError::value(format!("pools.{index}.shadow.to"), quoted(&shadow.to), problem));
-            }
-        }
-        Ok(())
     }
 
     fn failover_of(&self, index: usize) -> Option<usize> {

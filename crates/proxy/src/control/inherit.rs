@@ -2,10 +2,11 @@
 //! configuration spells its address and names its pool. A server that cannot be recognised gets those of every old backend,
 //! because it may be any of them.
 
+use crate::config::{FirstSame, first_same, is_same_address};
 use crate::control::transport::Target;
 use crate::replication::pending_invalidations::PendingInvalidations;
 use clock::Nanos;
-use net::{Address, Endpoint, HostPort};
+use net::{Address, Endpoint};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -47,10 +48,7 @@ impl Place {
 
 impl Server {
     fn is_same(&self, other: &Server) -> bool {
-        let host_port = |server: &Server| server.address.host_port().map(HostPort::to_string);
-        let is_same_text =
-            self.address == other.address || host_port(self).is_some_and(|own| Some(own) == host_port(other));
-        is_same_text || self.places.iter().any(|place| other.places.contains(place))
+        is_same_address(&self.address, &other.address) || self.places.iter().any(|place| other.places.contains(place))
     }
 }
 
@@ -62,6 +60,11 @@ impl Servers {
             places: target.fixed().iter().map(Place::of).collect(),
         };
         Servers(Arc::new(Mutex::new(targets.iter().map(server).collect())))
+    }
+
+    /// For each backend, the first one that is the same server.
+    pub(crate) fn first_same(&self) -> FirstSame {
+        first_same(&self.lock(), Server::is_same)
     }
 
     /// Records that a backend is reached here from now on.

@@ -27,6 +27,7 @@ use crate::path::event_loop::{EventLoop, MAILBOX};
 use crate::path::jobs::Jobs;
 use crate::path::journal::Journal;
 use crate::path::messages::{AcceptMessage, LoopMessage};
+use crate::path::route::Router;
 use crate::replication::pending_invalidations::PendingInvalidations;
 use clock::{Clock, Nanos};
 use net::{Address, ControlSocket, Inherited, Listening, Mailbox, Poller, Post, Token, mailbox};
@@ -90,6 +91,9 @@ impl Prepared {
         clock: &Clock,
     ) -> Result<Prepared, ProxyError> {
         let Resolved { backends, servers, resolver, warnings, name_counters } = resolve_backends(config, clock)?;
+        let same = servers.first_same();
+        config.check_shared_servers(&same)?;
+        let router = Arc::new(Router::new(config).with_servers(same));
         let records = NewRecords::create(config, clock)?;
         let inheritance = match itself {
             Some(old) => Inheritance::from((&old.servers, &old.pending), &servers),
@@ -99,7 +103,8 @@ impl Prepared {
         let clients_open = Arc::new(AtomicUsize::new(0));
         let (mut posts, mut loops) = (Vec::new(), Vec::new());
         for index in 0..config.loops {
-            let (post, parts) = build(config, &backends, &stats, &inheritance.pending, records.0.as_ref(), index)?;
+            let (post, parts) =
+                build(config, &router, &backends, &stats, &inheritance.pending, records.0.as_ref(), index)?;
             let event_loop = EventLoop::new(parts.poller, parts.mailbox, parts.core, clients_open.clone());
             loops.push(Worker::prepare(format!("loop-{index}"), move || event_loop.run())?);
             posts.push(post);
@@ -267,6 +272,7 @@ fn backends(config: &Config, targets: &[Target], resolver: &Resolver) -> Vec<Bac
 /// The parts of the loop with this index, and its mailbox.
 fn build(
     config: &Config,
+    router: &Arc<Router>,
     backends: &[Backend],
     stats: &Stats,
     pending: &[PendingInvalidations],
@@ -288,7 +294,14 @@ fn build(
         progressed: Nanos::UNSET,
         jobs: Jobs::new(config),
         answered: Vec::new(),
-        dispatcher: Dispatcher::new(config, index, Connections::new(connections), pending.to_vec(), own),
+        dispatcher: Dispatcher::new(
+            config,
+            router.clone(),
+            index,
+            Connections::new(connections),
+            pending.to_vec(),
+            own,
+        ),
         journal: Journal::new(
             own.clone(),
             stats.hot_keys.as_ref().map(|board| board.counter(index)),

@@ -1,7 +1,7 @@
 //! Step 4. Maps a key to its pool by prefix, and to its backends: the primary by hashing, the other replicas from the servers
 //! that follow the primary in the pool's list.
 
-use crate::config::{Config, PoolConfig, ServerConfig};
+use crate::config::{Config, FirstSame, PoolConfig, ServerConfig};
 use key_distribution::KeyDistribution;
 
 /// Maps keys to pools and backends.
@@ -10,8 +10,7 @@ pub struct Router {
     pools: Vec<Pool>,
     /// Prefixes of keys with the pool they route to, longest first.
     prefixes: Vec<(Box<[u8]>, usize)>,
-    /// For each backend, the first one with the same address: pools may share servers.
-    servers: Vec<u16>,
+    servers: FirstSame,
 }
 
 /// The backends of a key, and how they were found.
@@ -54,10 +53,12 @@ impl Router {
         let mut prefixes: Vec<(Box<[u8]>, usize)> =
             routes.map(|route| (route.prefix.as_bytes().into(), place(&route.pool))).collect();
         prefixes.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
-        let addresses: Vec<&str> = config.backends().map(|(_, server)| server.address.as_str()).collect();
-        let first_with = |address: &&str| addresses.iter().position(|other| other == address).unwrap_or_default();
-        let servers = addresses.iter().map(|address| first_with(address) as u16).collect();
-        Router { pools, prefixes, servers }
+        Router { pools, prefixes, servers: config.same_as_written() }
+    }
+
+    /// The same, with the backends that are the same server although their addresses are written in another way.
+    pub(crate) fn with_servers(self, servers: FirstSame) -> Router {
+        Router { servers, ..self }
     }
 
     /// The index of the pool that a key belongs to.

@@ -30,12 +30,12 @@ impl Dispatcher {
     /// A dispatcher for the loop with this index. `pending` has an entry for each backend.
     pub(crate) fn new(
         config: &Config,
+        router: Arc<Router>,
         index: usize,
         connections: Connections,
         pending: Vec<PendingInvalidations>,
         counters: &Arc<LoopCounters>,
     ) -> Dispatcher {
-        let router = Arc::new(Router::new(config));
         Dispatcher {
             is_plain: plain_pools(config),
             sender: LegSender::new(config, index, connections, router.clone(), counters),
