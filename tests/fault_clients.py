@@ -203,7 +203,7 @@ class Writer(threading.Thread):
         elif chance < 0.70:
             self.write(key, "delete")
         elif chance < 0.74:
-            self.write(key, "ms")
+            self.meta_write(key)
         elif chance < 0.78:
             self.write(key, "md")
         elif chance < 0.88:
@@ -264,30 +264,60 @@ class Writer(threading.Thread):
             self.check(key, self.connection.block(int(line.split()[1])), sent)
         self.ended(line, b"VA ", b"EN")
 
-    def write(self, key: str, command: str) -> None:
+    def meta_write(self, key: str) -> None:
+        """Write a key with `ms` and one of its forms."""
+        form, flags = self.source.choice(MS_FORMS)
+        if form == MS_CAS:
+            token = self.token_of(key)
+            if token is None:
+                return
+            flags = f" C{token}"
+        if form:
+            self.counts.events[form] = self.counts.events.get(form, 0) + 1
+        self.write(key, "ms", flags)
+
+    def token_of(self, key: str) -> int | None:
+        """Return the cas token of a key, or none if there is none."""
+        sent = time.monotonic()
+        line = self.request("mg", f"mg {key} c v\r\n".encode()).line()
+        if not line.startswith(b"VA "):
+            self.ended(line, b"EN")
+            return None
+        assert self.connection
+        words = line.split()
+        self.check(key, self.connection.block(int(words[1])), sent)
+        self.counts.answered += 1
+        return int(words[2].removeprefix(b"c"))
+
+    def write(self, key: str, command: str, flags: str = "") -> None:
         """Write a key, and record whether the write was acknowledged."""
         self.version += 1
-        is_delete = command in ("delete", "md")
+        removes = command in ("delete", "md")
+        # A value that has expired is missing.
+        is_delete = removes or flags == EXPIRED
         write = Write(self.version, is_delete)
         self.histories[key].writes.append(write)
         if len(self.histories[key].writes) > 400:
             del self.histories[key].writes[1:100]
-        if is_delete:
+        if removes:
             text = f"{command} {key}\r\n".encode()
         else:
             is_large = self.source.random() < 0.01
             data = value(key, self.version, LARGE if is_large else self.source.choice(SIZES))
             zeros = "" if command == "ms" else "0 0 "
-            text = f"{command} {key} {zeros}{len(data)}\r\n".encode() + data + b"\r\n"
+            text = f"{command} {key} {zeros}{len(data)}{flags}\r\n".encode() + data + b"\r\n"
         line = self.request(command, text).line()
-        expected = (b"DELETED", b"NOT_FOUND", b"HD", b"NF") if is_delete else (b"STORED", b"HD")
-        if self.ended(line, *expected):
+        expected = (b"DELETED", b"NOT_FOUND", b"HD", b"NF") if removes else (b"STORED", b"HD")
+        refused = (b"NS", b"EX", b"NF") if flags.startswith((" M", " C")) else ()
+        if self.ended(line, *expected, *refused):
+            if line.startswith(refused or (b"never",)):
+                self.histories[key].writes.remove(write)
             write.acknowledged = time.monotonic()
 
     def other(self, key: str) -> None:
         """Send one of the other commands. Those that write have keys of their own."""
         own = f"other{self.number}"
-        command = self.source.choice([*OTHERS, "gets", "gat", "gats", "stats"])
+        command = self.source.choice([*OTHERS, *FORMS, "gets", "gat", "gats", "stats"])
         if command in ("gets", "gat", "gats"):
             return self.get(command, [key])
         if command == "stats":
@@ -297,8 +327,10 @@ class Writer(threading.Thread):
                     raise WrongError(f"{line!r} in statistics")
             self.counts.answered += 1
             return None
-        text, expected = OTHERS[command]
-        connection = self.request(command, text.replace(b"KEY", own.encode()))
+        if command in FORMS:
+            self.counts.events[command] = self.counts.events.get(command, 0) + 1
+        text, expected = {**OTHERS, **FORMS}[command]
+        connection = self.request(text.split()[0].decode(), text.replace(b"KEY", own.encode()))
         line = connection.line()
         if line.startswith(b"VA "):
             connection.block(int(line.split()[1]))
@@ -324,6 +356,25 @@ OTHERS = {
     "version": (b"version\r\n", (b"VERSION ",)),
     "verbosity": (b"verbosity 1\r\n", (b"OK",)),
 }
+# The same for forms of a command.
+MA_REPLIES = (b"VA ", b"NF", b"CLIENT_ERROR cannot")
+FORMS = {
+    "ms with a mode": (b"ms KEY 1 MA T60\r\n1\r\n", (b"HD", b"NS")),
+    "ma that decrements": (b"ma KEY MD D2 v\r\n", MA_REPLIES),
+    "ma that creates the value": (b"ma KEY N60 J7 D2 v\r\n", MA_REPLIES),
+}
+# Forms of `ms` for keys whose values are checked: an event, if it has a name, and flags.
+EXPIRED = " T-1"
+MS_CAS = "ms with a cas token"
+MS_FORMS = (
+    ("", ""),
+    ("ms with an expiry time", " T600"),
+    ("ms of a value that has expired", EXPIRED),
+    ("ms that returns a cas token", " c"),
+    ("ms with a mode", " MR"),
+    ("ms with a mode", " ME"),
+    (MS_CAS, ""),
+)
 
 
 def own_keys(number: int) -> list[str]:

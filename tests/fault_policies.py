@@ -25,6 +25,8 @@ class Pool:
     name: str
     servers: int
     settings: dict[str, Any] = field(default_factory=dict)
+    # The pool whose first servers it uses, as when a pool grows.
+    servers_of: str = ""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,14 @@ class Policy:
         """
         own = self.pools[0].settings
         return not self.hands_over and (own.get("replicas", 1) > 1 or "failover-pool" in own)
+
+    def own_servers(self) -> dict[str, int]:
+        """Return the numbers of servers of the pools that have their own."""
+        return {pool.name: pool.servers for pool in self.pools if not pool.servers_of}
+
+    def all_ports(self, own: dict[str, list[int]]) -> dict[str, list[int]]:
+        """Return the ports of all pools, given those of the pools that have their own servers."""
+        return {pool.name: own[pool.servers_of or pool.name][: pool.servers] for pool in self.pools}
 
     @property
     def has_old_values(self) -> bool:
@@ -196,6 +206,15 @@ POLICIES = (
             Pool("others", 1),
         ),
         {"records": "records", "sample": 50, "stamps": "sampled"},
+        routes=(("memtier-", "others"),),
+    ),
+    Policy(
+        "grown-pool",
+        (
+            Pool("main", SERVERS, {"replicas": 2, "warm-up": {"from": "old", "expiry": EXPIRY}}),
+            Pool("old", 2, servers_of="main"),
+            Pool("others", 1),
+        ),
         routes=(("memtier-", "others"),),
     ),
     Policy(

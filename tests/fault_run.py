@@ -40,6 +40,7 @@ MEMORY_MIB = 320
 RELEASE_S = 20.0
 # Values that no policy may return. An older value is allowed where not all replicas must accept a write.
 FURTHER = "errors of further kinds"
+SHARED = "a warm-up pool has servers of its pool"
 NEVER = ("wrong", "torn", "unexpected_reply")
 
 
@@ -105,11 +106,12 @@ def change_until(proxy: Proxy, until: float, source: random.Random, failures: li
 def play(report: Report, folder: Path, seconds: float, seed: int) -> None:
     """Run one policy and fill its report."""
     policy, source = report.policy, random.Random(seed)
-    servers, proxy, load = Servers({pool.name: pool.servers for pool in policy.pools}), None, None
+    servers, proxy, load = Servers(policy.own_servers()), None, None
+    ports = policy.all_ports(servers.ports())
     try:
         if policy.has_old_values:
-            store_old_values(servers.ports()["old"][0])
-        proxy = Proxy(policy, servers.ports(), folder)
+            store_old_values(ports["old"][0])
+        proxy = Proxy(policy, ports, folder)
         time.sleep(0.5)
         report.before = proxy.current.resources()
         end = time.monotonic() + seconds
@@ -136,6 +138,8 @@ def play(report: Report, folder: Path, seconds: float, seed: int) -> None:
         report.after = proxy.resources_after(report.before, RELEASE_S)
         proxy.count_up()
         report.broken += proxy.end()
+        if any(pool.servers_of for pool in policy.pools):
+            report.events[SHARED] = 1
         report.proxy, report.peak_mib = proxy.counters, proxy.peak_mib
         for name, count in (*proxy.events.items(), *report.clients.events.items()):
             report.events[name] = report.events.get(name, 0) + count

@@ -39,7 +39,7 @@ use simulated_client::{Plan, SimulatedClient, Tally};
 use simulated_coverage::{drawn_commands, drawn_events, drawn_settings, possible_commands, possible_settings, rows};
 use simulated_judge::Judge;
 use simulated_requests::{list_key, own_keys, shared_keys};
-use simulated_scenario::{Scenario, addresses};
+use simulated_scenario::Scenario;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -77,7 +77,7 @@ fn play(scenario: &Scenario, seed: u64) -> Result<Tally, String> {
 
 fn play_before(backends: &[Vec<SimulatedBackend>], scenario: &Scenario, seed: u64) -> Result<Tally, String> {
     let all_backends = || backends.iter().flatten();
-    let (promises, addresses) = (scenario.promises(), addresses(backends));
+    let (promises, addresses) = (scenario.promises(), scenario.addresses(backends));
     let records = tempfile::tempdir().expect("a directory for records");
     let config = scenario.setting.config(&addresses, records.path());
     let mut proxy = Proxy::of(start(config, Clock::monotonic()).expect("the proxy starts"));

@@ -192,7 +192,13 @@ impl SimulatedClient {
         self.judge.promises = promises;
         for key in own_keys(client) {
             self.insist(|version| Ask::Set { key: key.clone(), version, is_noreply: false })?;
-            self.insist(|opaque| Ask::MetaGet { key: key.clone(), opaque, is_quiet: false, touches: false })?;
+            self.insist(|opaque| Ask::MetaGet {
+                key: key.clone(),
+                opaque,
+                is_quiet: false,
+                touches: false,
+                wants_token: true,
+            })?;
         }
         Ok(self.tally)
     }

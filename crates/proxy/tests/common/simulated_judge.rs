@@ -3,7 +3,7 @@
 
 use super::simulated_lists::{Appends, List};
 use super::simulated_promise::{History, Posted, Promise, Promises, UNTOUCHED, Write};
-use super::simulated_requests::{Ask, is_list, list_key, own_keys, value};
+use super::simulated_requests::{Ask, Form, NO_TOKEN, counter_key, created_key, is_list, list_key, own_keys, value};
 use clock::{Clock, Nanos};
 use std::collections::HashMap;
 use wire::{Limits, MetaCode, ParsedReply, Reply, Verb, parse_reply};
@@ -30,6 +30,11 @@ pub(crate) struct Judge {
     counts: u64,
     last_count: u64,
     is_counter_sure: bool,
+    /// The requests that create the second counter if it is missing, the last number received, and whether one failed that
+    /// may still be applied.
+    created: u64,
+    last_created: u64,
+    may_create_late: bool,
 }
 
 impl Judge {
@@ -46,6 +51,9 @@ impl Judge {
             counts: 0,
             last_count: 0,
             is_counter_sure: false,
+            created: 0,
+            last_created: 0,
+            may_create_late: false,
         }
     }
 
@@ -55,14 +63,18 @@ impl Judge {
         self.number
     }
 
-    /// Records a request. A `cas` gets the last token of its key; without one it becomes a `gets`.
+    /// Records a request. A `cas` gets the last token of its key; without one it becomes a `gets`, or an `mg` that returns one.
     pub(crate) fn sends(&mut self, mut ask: Ask) -> SentRequest {
         self.counts += u64::from(matches!(ask, Ask::Count | Ask::MetaCount));
         if let Ask::Cas { key, token, since, .. } = &mut ask {
-            match self.tokens.get(key) {
-                Some(known) => (*token, *since) = *known,
-                None => ask = Ask::Get { verb: Verb::Gets, keys: vec![std::mem::take(key)] },
+            match self.tokens.get(key).copied() {
+                Some(known) => (*token, *since) = known,
+                None => ask = token_read(&ask),
             }
+        }
+        if let Ask::MetaCreate { initial } = &mut ask {
+            self.created += 1;
+            *initial = self.created;
         }
         SentRequest { ask, sent: self.clock.now() }
     }
@@ -105,6 +117,10 @@ impl Judge {
             self.failed(request);
             return Ok(Some((consumed, true)));
         }
+        let reply = match request.ask.meta_form() {
+            Some(opaque) => as_text(&reply, opaque).ok_or("the reply does not match the request")?,
+            None => reply,
+        };
         self.check_line(request, &reply)?;
         Ok(Some((consumed, false)))
     }
@@ -123,12 +139,12 @@ impl Judge {
     /// Whether this is a right reply to a text command that changes a value of one key.
     fn fits_command(&mut self, request: &SentRequest, reply: &Reply<'_>) -> bool {
         match (&request.ask, reply) {
-            (Ask::Set { key, version, .. } | Ask::Add { key, version }, Reply::Stored) => {
+            (Ask::Set { key, version, .. } | Ask::Add { key, version, .. }, Reply::Stored) => {
                 let may_store = matches!(request.ask, Ask::Set { .. }) || self.may_miss(key);
                 self.wrote(key, request, Some(*version), true);
                 may_store
             }
-            (Ask::Replace { key, version }, Reply::Stored) => {
+            (Ask::Replace { key, version, .. }, Reply::Stored) => {
                 let may_store = self.may_be_there(key, request);
                 self.wrote(key, request, Some(*version), true);
                 may_store
@@ -137,12 +153,14 @@ impl Judge {
             (Ask::Replace { key, .. }, Reply::NotStored) => self.may_miss(key),
             (Ask::Delete { key }, Reply::Deleted) => self.wrote(key, request, None, true),
             (Ask::Delete { key }, Reply::NotFound) => self.may_miss(key) && self.wrote(key, request, None, true),
-            (Ask::Cas { key, version, since, .. }, Reply::Stored) => {
-                let may_store = !self.is_overwritten(key, *since);
+            (Ask::Cas { key, version, token, since, .. }, Reply::Stored) => {
+                let may_store = *token != NO_TOKEN && !self.is_overwritten(key, *since);
                 self.wrote(key, request, Some(*version), true);
                 may_store
             }
-            (Ask::Cas { key, since, .. }, Reply::Exists) => self.may_have_changed(key, *since),
+            (Ask::Cas { key, token, since, .. }, Reply::Exists) => {
+                *token == NO_TOKEN || self.may_have_changed(key, *since)
+            }
             (Ask::Cas { key, .. }, Reply::NotFound) => self.may_miss(key),
             (Ask::Append { key, version, .. }, Reply::Stored) => {
                 let may_store = self.may_be_there(key, request);
@@ -171,12 +189,19 @@ impl Judge {
             }
             (Ask::Count, Reply::Number(number)) => self.is_next_count(*number),
             (Ask::MetaCount, Reply::MetaValue { data, .. }) => {
-                let number = std::str::from_utf8(data).ok().and_then(|text| text.trim().parse().ok());
-                number.is_some_and(|number| self.is_next_count(number))
+                number_of(data).is_some_and(|number| self.is_next_count(number))
             }
             (Ask::ReadCount, Reply::Number(number)) => (self.last_count..=self.counts).contains(number),
+            (Ask::MetaReadCount, Reply::MetaValue { data, .. }) => {
+                number_of(data).is_some_and(|number| (self.last_count..=self.counts).contains(&number))
+            }
+            (Ask::MetaCreate { .. }, Reply::MetaValue { data, .. }) => {
+                number_of(data).is_some_and(|number| self.is_next_created(number))
+            }
             (Ask::Count | Ask::ReadCount, Reply::NotFound)
-            | (Ask::MetaCount, Reply::Meta { code: MetaCode::NotFound, .. }) => !self.is_counter_sure,
+            | (Ask::MetaCount | Ask::MetaReadCount, Reply::Meta { code: MetaCode::NotFound, .. }) => {
+                !self.is_counter_sure
+            }
             _ => false,
         }
     }
@@ -185,13 +210,24 @@ impl Judge {
     fn fits_meta(&mut self, request: &SentRequest, reply: &Reply<'_>) -> Result<bool, String> {
         Ok(match (&request.ask, reply) {
             (Ask::MetaGet { key, opaque, is_quiet, .. }, Reply::Meta { code: MetaCode::Miss, flags }) => {
+                let (flags, _) = without_token(flags);
                 !is_quiet && *flags == returned_flags(*opaque, Some(key)) && self.may_miss(key)
             }
-            (Ask::MetaGet { key, opaque, .. }, Reply::MetaValue { flags, data }) => {
-                *flags == returned_flags(*opaque, Some(key)) && self.is_possible(key, request, data)?
+            (Ask::MetaGet { key, opaque, wants_token, .. }, Reply::MetaValue { flags, data }) => {
+                let (flags, token) = without_token(flags);
+                self.note_token(key, token);
+                token.is_some() == *wants_token
+                    && *flags == returned_flags(*opaque, Some(key))
+                    && self.is_possible(key, request, data)?
             }
-            (Ask::MetaSet { key, version, opaque, is_quiet: false }, Reply::Meta { code: MetaCode::Header, flags }) => {
-                *flags == returned_flags(*opaque, None) && self.wrote(key, request, Some(*version), true)
+            (
+                Ask::MetaSet { key, opaque, is_quiet: false, wants_token, .. },
+                Reply::Meta { code: MetaCode::Header, flags },
+            ) => {
+                let (flags, token) = without_token(flags);
+                self.wrote(key, request, version_after(&request.ask), true);
+                self.note_token(key, token);
+                token.is_some() == *wants_token && *flags == returned_flags(*opaque, None)
             }
             (Ask::MetaDelete { key, opaque, is_quiet: false }, Reply::Meta { code: MetaCode::Header, flags }) => {
                 *flags == returned_flags(*opaque, None) && self.wrote(key, request, None, true)
@@ -248,9 +284,7 @@ impl Judge {
                     if value.cas.is_some() != matches!(verb, Verb::Gets | Verb::Gats) {
                         return Err("a cas token that was not requested, or none".into());
                     }
-                    if let Some(token) = value.cas {
-                        self.tokens.insert(key.clone(), (token, self.history(key).count()));
-                    }
+                    self.note_token(key, value.cas);
                     if !self.is_possible(key, request, value.data)? {
                         return Err(format!("a value that is too old, or too new; known: {:?}", self.keys.get(key)));
                     }
@@ -329,7 +363,19 @@ impl Judge {
     }
 
     fn counter_promise(&self) -> &Promise {
-        self.promises.of(&format!("c{}n", self.client))
+        self.promises.of(&counter_key(self.client))
+    }
+
+    /// Remembers a cas token, with the number of writes before it.
+    fn note_token(&mut self, key: &str, token: Option<u64>) {
+        let count = self.history(key).count();
+        self.tokens.extend(token.map(|token| (key.to_string(), (token, count))));
+    }
+
+    fn is_next_created(&mut self, number: u64) -> bool {
+        let is_next = (number > self.last_created || self.may_create_late) && number <= self.created;
+        self.last_created = number;
+        is_next
     }
 
     fn is_next_count(&mut self, number: u64) -> bool {
@@ -373,11 +419,11 @@ impl Judge {
     /// Records a request that failed, or whose client disconnected before the reply.
     pub(crate) fn failed(&mut self, request: &SentRequest) {
         match &request.ask {
-            Ask::Set { key, version, .. }
-            | Ask::Add { key, version }
-            | Ask::Replace { key, version }
-            | Ask::Cas { key, version, .. }
-            | Ask::MetaSet { key, version, .. } => _ = self.wrote(key, request, Some(*version), false),
+            Ask::Set { key, .. }
+            | Ask::Add { key, .. }
+            | Ask::Replace { key, .. }
+            | Ask::Cas { key, .. }
+            | Ask::MetaSet { key, .. } => _ = self.wrote(key, request, version_after(&request.ask), false),
             Ask::Delete { key } | Ask::MetaDelete { key, .. } | Ask::SetTooLarge { key, .. } => {
                 self.wrote(key, request, None, false);
             }
@@ -394,7 +440,10 @@ impl Judge {
                 keys.iter().for_each(|key| _ = self.wrote(key, request, None, false));
             }
             // The counter is deleted on a replica that missed the write.
-            Ask::CountFrom | Ask::Count | Ask::MetaCount | Ask::ReadCount => self.is_counter_sure = false,
+            Ask::CountFrom | Ask::Count | Ask::MetaCount | Ask::ReadCount | Ask::MetaReadCount => {
+                self.is_counter_sure = false;
+            }
+            Ask::MetaCreate { .. } => self.may_create_late |= !self.promises.of(&created_key(self.client)).mends,
             _ => {}
         }
     }
@@ -403,7 +452,7 @@ impl Judge {
     fn had_no_reply(&mut self, request: &SentRequest) -> Result<(), String> {
         let is_right = match &request.ask {
             Ask::MetaGet { key, .. } => self.may_miss(key),
-            Ask::MetaSet { key, version, .. } => self.wrote(key, request, Some(*version), true),
+            Ask::MetaSet { key, .. } => self.wrote(key, request, version_after(&request.ask), true),
             Ask::MetaDelete { key, .. } => self.wrote(key, request, None, true),
             _ => false,
         };
@@ -432,4 +481,53 @@ fn returned_flags(opaque: u64, key: Option<&String>) -> Vec<u8> {
         text += &format!(" k{key}");
     }
     text.into_bytes()
+}
+
+/// The flags of a reply without the cas token, and the token.
+fn without_token(flags: &[u8]) -> (&[u8], Option<u64>) {
+    let place = flags.iter().rposition(|&byte| byte == b' ').unwrap_or(0);
+    match flags[place..].strip_prefix(b" c").and_then(number_of) {
+        Some(token) => (&flags[..place], Some(token)),
+        None => (flags, None),
+    }
+}
+
+fn number_of(data: &[u8]) -> Option<u64> {
+    std::str::from_utf8(data).ok().and_then(|text| text.trim().parse().ok())
+}
+
+/// The version that a write leaves; none if the value is deleted, or has expired at once.
+fn version_after(ask: &Ask) -> Option<u64> {
+    match ask {
+        Ask::MetaSet { version, expiry_s, .. } => (*expiry_s >= 0).then_some(*version),
+        Ask::Set { version, .. }
+        | Ask::Add { version, .. }
+        | Ask::Replace { version, .. }
+        | Ask::Cas { version, .. } => Some(*version),
+        _ => None,
+    }
+}
+
+/// The request that returns the token for a `cas`.
+fn token_read(ask: &Ask) -> Ask {
+    let Ask::Cas { key, form, .. } = ask else { return ask.clone() };
+    match *form {
+        Form::Text => Ask::Get { verb: Verb::Gets, keys: vec![key.clone()] },
+        Form::Meta { opaque } => {
+            Ask::MetaGet { key: key.clone(), opaque, is_quiet: false, touches: false, wants_token: true }
+        }
+    }
+}
+
+/// The reply of the text command that does the same as `ms` with a mode or a token.
+fn as_text(reply: &Reply<'_>, opaque: u64) -> Option<Reply<'static>> {
+    let Reply::Meta { code, flags } = reply else { return None };
+    let text = match code {
+        MetaCode::Header => Reply::Stored,
+        MetaCode::NotStored => Reply::NotStored,
+        MetaCode::Exists => Reply::Exists,
+        MetaCode::NotFound => Reply::NotFound,
+        _ => return None,
+    };
+    (*flags == returned_flags(opaque, None)).then_some(text)
 }

@@ -25,17 +25,20 @@ pub(crate) enum Ask {
     Add {
         key: String,
         version: u64,
+        form: Form,
     },
     Replace {
         key: String,
         version: u64,
+        form: Form,
     },
-    /// A `cas` with the token of the last `gets`, and the number of writes before that.
+    /// A `cas` with the last token, and the number of writes before the reply that had this token.
     Cas {
         key: String,
         version: u64,
         token: u64,
         since: usize,
+        form: Form,
     },
     /// A `set` with a value that is larger than the proxy accepts.
     SetTooLarge {
@@ -47,6 +50,7 @@ pub(crate) enum Ask {
         key: String,
         version: u64,
         is_front: bool,
+        form: Form,
     },
     Delete {
         key: String,
@@ -58,18 +62,29 @@ pub(crate) enum Ask {
     MetaCount,
     /// `decr` by 0: reads the counter on the primary.
     ReadCount,
+    /// The same with `ma`.
+    MetaReadCount,
+    /// `ma` that creates a second counter if it is missing. Its initial value is the number of these requests, so the counter only
+    /// grows.
+    MetaCreate {
+        initial: u64,
+    },
     MetaGet {
         key: String,
         opaque: u64,
         is_quiet: bool,
         /// Whether it sets the expiry time, too.
         touches: bool,
+        wants_token: bool,
     },
     MetaSet {
         key: String,
         version: u64,
         opaque: u64,
         is_quiet: bool,
+        /// A value with a negative expiry time has expired at once.
+        expiry_s: i64,
+        wants_token: bool,
     },
     MetaDelete {
         key: String,
@@ -89,10 +104,23 @@ pub(crate) enum Ask {
     LongKey,
 }
 
+/// How a request that stores a value under a condition is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// `add`, `replace`, `cas`, `append` or `prepend`.
+    Text,
+    /// `ms` with a mode or a cas token.
+    Meta { opaque: u64 },
+}
+
+/// The token in the reply to `ms` if it is not the primary's. It matches no value.
+pub(crate) const NO_TOKEN: u64 = u64::MAX;
 const OWN_KEYS: usize = 3;
 const SHARED_KEYS: usize = 3;
 /// The number of the key whose values are large.
 const LARGE: &str = "k9";
+/// The expiry times of `ms`: none, soon, later than a failover pool allows, and already past. No scenario takes as long.
+const EXPIRY_TIMES_S: &[i64] = &[0, 0, 50, 1000, -1];
 /// The proxy splits longer requests.
 pub(crate) const MANY_KEYS: usize = 128;
 
@@ -141,6 +169,15 @@ pub(crate) fn list_key(client: usize) -> String {
     format!("c{client}l")
 }
 
+/// The key of a client's first counter, and of the one that `ma` creates.
+pub(crate) fn counter_key(client: usize) -> String {
+    format!("c{client}n")
+}
+
+pub(crate) fn created_key(client: usize) -> String {
+    format!("c{client}m")
+}
+
 pub(crate) fn is_list(key: &str) -> bool {
     key.ends_with('l')
 }
@@ -171,6 +208,8 @@ pub(crate) fn next(plan: &Plan, number: u64, random: &mut Random) -> Vec<Ask> {
     let (client, version, opaque) = (plan.number, number, number);
     let key = key(plan, random);
     let is_quiet = random.one_in(3);
+    let form = if random.one_in(2) { Form::Meta { opaque } } else { Form::Text };
+    let wants_token = random.one_in(3);
     let many = several(plan, random);
     let ask = match random.below(32) {
         _ if number == 1 => Ask::CountFrom,
@@ -184,21 +223,25 @@ pub(crate) fn next(plan: &Plan, number: u64, random: &mut Random) -> Vec<Ask> {
         15 => Ask::Delete { key },
         16 if is_quiet => Ask::ReadCount,
         16 => Ask::Count,
-        17 => Ask::MetaCount,
-        18 => Ask::MetaGet { key, opaque, is_quiet, touches: false },
-        19 => Ask::MetaGet { key, opaque, is_quiet, touches: random.one_in(2) },
-        20 => Ask::MetaSet { key, version, opaque, is_quiet },
+        17 => match random.below(4) {
+            0 => Ask::MetaReadCount,
+            1 => Ask::MetaCreate { initial: 0 },
+            _ => Ask::MetaCount,
+        },
+        18 => Ask::MetaGet { key, opaque, is_quiet, touches: false, wants_token },
+        19 => Ask::MetaGet { key, opaque, is_quiet, touches: random.one_in(2), wants_token },
+        20 => Ask::MetaSet { key, version, opaque, is_quiet, expiry_s: random.choose(EXPIRY_TIMES_S), wants_token },
         21 => Ask::MetaDelete { key, opaque, is_quiet },
         22 => Ask::Noop,
         23 if is_quiet => Ask::Verbosity,
         23 => Ask::Version,
         24 => Ask::Touch { key },
-        25 => Ask::Add { key, version },
-        26 => Ask::Replace { key, version },
-        // Without a token, `cas` is a `gets`.
-        27 => Ask::Cas { key, version, token: 0, since: 0 },
+        25 => Ask::Add { key, version, form },
+        26 => Ask::Replace { key, version, form },
+        // Without a token, it is a `gets` or `mg`.
+        27 => Ask::Cas { key, version, token: 0, since: 0, form },
         28 => Ask::Set { key: list_key(client), version, is_noreply: false },
-        29 => Ask::Append { key: list_key(client), version, is_front: random.one_in(2) },
+        29 => Ask::Append { key: list_key(client), version, is_front: random.one_in(2), form },
         30 => Ask::Get { verb: Verb::Get, keys: vec![list_key(client)] },
         _ => rare(plan, key, random),
     };
@@ -228,6 +271,17 @@ impl Ask {
         )
     }
 
+    /// The opaque of a request whose text form has other replies.
+    pub(crate) fn meta_form(&self) -> Option<u64> {
+        match self {
+            Ask::Add { form: Form::Meta { opaque }, .. }
+            | Ask::Replace { form: Form::Meta { opaque }, .. }
+            | Ask::Cas { form: Form::Meta { opaque }, .. }
+            | Ask::Append { form: Form::Meta { opaque }, .. } => Some(*opaque),
+            _ => None,
+        }
+    }
+
     /// Encodes the request of `client`.
     pub(crate) fn encode(&self, client: usize, out: &mut Vec<u8>) {
         let quiet = if self.is_quiet() { " q" } else { "" };
@@ -247,28 +301,48 @@ impl Ask {
             Ask::Set { key, version, is_noreply } => {
                 store("set", key, *version, if *is_noreply { " noreply" } else { "" })
             }
-            Ask::Add { key, version } => store("add", key, *version, ""),
-            Ask::Replace { key, version } => store("replace", key, *version, ""),
-            Ask::Cas { key, version, token, .. } => store("cas", key, *version, &format!(" {token}")),
+            Ask::Add { key, version, form: Form::Text } => store("add", key, *version, ""),
+            Ask::Add { key, version, form: Form::Meta { opaque } } => {
+                store("ms", key, *version, &format!(" ME O{opaque}"))
+            }
+            Ask::Replace { key, version, form: Form::Text } => store("replace", key, *version, ""),
+            Ask::Replace { key, version, form: Form::Meta { opaque } } => {
+                store("ms", key, *version, &format!(" MR O{opaque}"))
+            }
+            Ask::Cas { key, version, token, form: Form::Text, .. } => store("cas", key, *version, &format!(" {token}")),
+            Ask::Cas { key, version, token, form: Form::Meta { opaque }, .. } => {
+                store("ms", key, *version, &format!(" C{token} O{opaque}"))
+            }
             Ask::SetTooLarge { key, bytes } => {
                 out.extend_from_slice(format!("set {key} 0 0 {bytes}\r\n").as_bytes());
                 out.resize(out.len() + bytes, b'x');
                 "\r\n".into()
             }
-            Ask::Append { key, version, is_front } => {
-                let (command, text) =
-                    if *is_front { ("prepend", format!("{version}.")) } else { ("append", format!(".{version}")) };
-                format!("{command} {key} 0 0 {}\r\n{text}\r\n", text.len())
+            Ask::Append { key, version, is_front, form } => {
+                let text = if *is_front { format!("{version}.") } else { format!(".{version}") };
+                let (bytes, mode) = (text.len(), if *is_front { 'P' } else { 'A' });
+                match form {
+                    Form::Text if *is_front => format!("prepend {key} 0 0 {bytes}\r\n{text}\r\n"),
+                    Form::Text => format!("append {key} 0 0 {bytes}\r\n{text}\r\n"),
+                    Form::Meta { opaque } => format!("ms {key} {bytes} M{mode} O{opaque}\r\n{text}\r\n"),
+                }
             }
             Ask::Delete { key } => format!("delete {key}\r\n"),
-            Ask::CountFrom => format!("set c{client}n 0 0 1\r\n0\r\n"),
-            Ask::Count => format!("incr c{client}n 1\r\n"),
-            Ask::MetaCount => format!("ma c{client}n v\r\n"),
-            Ask::ReadCount => format!("decr c{client}n 0\r\n"),
-            Ask::MetaGet { key, opaque, touches, .. } => {
-                format!("mg {key} O{opaque} v k{}{quiet}\r\n", if *touches { " T0" } else { "" })
+            Ask::CountFrom => format!("set {} 0 0 1\r\n0\r\n", counter_key(client)),
+            Ask::Count => format!("incr {} 1\r\n", counter_key(client)),
+            Ask::MetaCount => format!("ma {} v\r\n", counter_key(client)),
+            Ask::ReadCount => format!("decr {} 0\r\n", counter_key(client)),
+            Ask::MetaReadCount => format!("ma {} MD D0 v\r\n", counter_key(client)),
+            Ask::MetaCreate { initial } => format!("ma {} MI D1 N0 J{initial} v\r\n", created_key(client)),
+            Ask::MetaGet { key, opaque, touches, wants_token, .. } => {
+                let (touch, token) = (if *touches { " T0" } else { "" }, if *wants_token { " c" } else { "" });
+                format!("mg {key} O{opaque} v k{token}{touch}{quiet}\r\n")
             }
-            Ask::MetaSet { key, version, opaque, .. } => store("ms", key, *version, &format!(" O{opaque}{quiet}")),
+            Ask::MetaSet { key, version, opaque, expiry_s, wants_token, .. } => {
+                let expiry = if *expiry_s == 0 { String::new() } else { format!(" T{expiry_s}") };
+                let token = if *wants_token { " c" } else { "" };
+                store("ms", key, *version, &format!(" O{opaque}{expiry}{token}{quiet}"))
+            }
             Ask::MetaDelete { key, opaque, .. } => format!("md {key} O{opaque}{quiet}\r\n"),
             Ask::MetaDebug { key } => format!("me {key}\r\n"),
             Ask::FlushAll => "flush_all\r\n".into(),

@@ -68,6 +68,8 @@ pub(crate) struct PoolPlan {
     pub(crate) distribution: Distribution,
     pub(crate) hash: Option<Hash>,
     pub(crate) hash_tag: Option<[u8; 2]>,
+    /// Its servers are the first ones of the main pool, as when a pool grows.
+    pub(crate) shares_servers: bool,
 }
 
 /// The largest value that a proxy of the simulation accepts, if it does not have the default.
@@ -108,7 +110,10 @@ impl Scenario {
         for (part, one_in) in [(Part::Failover, 3), (Part::Source, 4), (Part::Shadow, 5)] {
             parts.extend(random.one_in(one_in).then_some(part));
         }
-        let pools: Vec<PoolPlan> = parts.into_iter().map(|part| PoolPlan::new(part, &shape, random)).collect();
+        let mut pools: Vec<PoolPlan> = parts.into_iter().map(|part| PoolPlan::new(part, &shape, random)).collect();
+        if random.one_in(2) {
+            share_servers(&mut pools, &shape, random);
+        }
         let client = |number| Plan::from(number, &shape, random);
         let clients = (0..2 + pools[0].backends.len()).map(client).collect();
         let setting = Setting::from(&shape, &pools, false, random);
@@ -124,12 +129,29 @@ impl Scenario {
             let numbered = pool.backends.iter().zip(1..);
             let start = |(faults, number): (&Faults, u64)| {
                 let own = (number << 32) ^ (place << 48);
+                let is_source = pool.part == Part::Main && number <= self.shared_servers() as u64;
+                let store = self.store(if is_source { Part::Source } else { pool.part });
                 // Two servers never issue the same cas token.
-                SimulatedBackend::start(seed ^ own, *faults, self.store(pool.part).with_tokens_from(own))
+                SimulatedBackend::start(seed ^ own, *faults, store.with_tokens_from(own))
             };
-            numbered.map(start).collect()
+            if pool.shares_servers { Vec::new() } else { numbered.map(start).collect() }
         });
         started.collect()
+    }
+
+    /// The addresses of backends, pool by pool.
+    pub(crate) fn addresses(&self, backends: &[Vec<SimulatedBackend>]) -> Vec<Vec<SocketAddr>> {
+        let of_pool = |pool: &Vec<SimulatedBackend>| pool.iter().map(|backend| backend.address).collect();
+        let mut addresses: Vec<Vec<SocketAddr>> = backends.iter().map(of_pool).collect();
+        let shared = addresses[0][..self.shared_servers()].to_vec();
+        let sharing = addresses.iter_mut().zip(&self.pools).filter(|(_, pool)| pool.shares_servers);
+        sharing.for_each(|(own, _)| own.clone_from(&shared));
+        addresses
+    }
+
+    /// The number of servers of the main pool that the warm-up pool uses, too.
+    fn shared_servers(&self) -> usize {
+        self.pools.iter().find(|pool| pool.shares_servers).map_or(0, |pool| pool.backends.len())
     }
 
     fn store(&self, part: Part) -> Store {
@@ -210,7 +232,9 @@ impl PoolPlan {
         };
         let backends = (0..servers).map(|_| faults()).collect();
         let (distribution, hash, hash_tag) = (Distribution::Ketama, None, None);
-        let mut plan = PoolPlan { part, replicas, backends, servers: Vec::new(), distribution, hash, hash_tag };
+        let servers = Vec::new();
+        let mut plan =
+            PoolPlan { part, replicas, backends, servers, distribution, hash, hash_tag, shares_servers: false };
         draw_distribution(&mut plan, shape.has_names, random);
         plan
     }
@@ -249,8 +273,12 @@ impl Part {
     }
 }
 
-/// The addresses of backends, pool by pool.
-pub(crate) fn addresses(backends: &[Vec<SimulatedBackend>]) -> Vec<Vec<SocketAddr>> {
-    let of_pool = |pool: &Vec<SimulatedBackend>| pool.iter().map(|backend| backend.address).collect();
-    backends.iter().map(of_pool).collect()
+/// Lets the warm-up pool, if there is one, use servers of the main pool.
+fn share_servers(pools: &mut [PoolPlan], shape: &Shape, random: &mut Random) {
+    let servers = 1 + random.below(pools[0].backends.len());
+    let backends = pools[0].backends[..servers].to_vec();
+    let Some(source) = pools.iter_mut().find(|pool| pool.part == Part::Source) else { return };
+    let replicas = if shape.has_all { servers } else { source.replicas.min(servers) };
+    (source.backends, source.replicas, source.shares_servers) = (backends, replicas, true);
+    draw_distribution(source, shape.has_names, random);
 }

@@ -15,8 +15,9 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
     pub(crate) file: ProxyFile,
-    /// How the addresses of the backends are written.
+    /// How the addresses of the backends are written, and those of the warm-up pool.
     host: &'static str,
+    source_host: &'static str,
 }
 
 const NEW: &str = "-new";
@@ -28,6 +29,8 @@ impl Setting {
         let is_shared = random.one_in(3);
         let suffix = if is_second && random.one_in(2) { NEW } else { "" };
         let host = if is_second && shape.has_names && random.one_in(2) { "localhost" } else { USUAL_HOST };
+        // The proxy recognises servers of both pools also if they are written in another way.
+        let source_host = if shape.has_names && random.one_in(2) { "localhost" } else { host };
         let loops = 1 + random.below(2);
         let mut file = limits(shape, random);
         file.listen = Some(vec!["127.0.0.1:0".into()]);
@@ -38,15 +41,17 @@ impl Setting {
         file.pools = pools.iter().map(|plan| pool(plan, pools, is_shared, shape, (&name, host), random)).collect();
         let route = |(prefix, part): &(&str, Part)| RouteConfig { prefix: (*prefix).into(), pool: name(*part) };
         file.routes = shape.routes.iter().map(route).collect();
-        Setting { file, host }
+        Setting { file, host, source_host }
     }
 
     /// The configuration of a proxy in front of these backends, pool by pool.
     pub(crate) fn config(&self, backends: &[Vec<SocketAddr>], records: &Path) -> Config {
         let mut file = self.file.clone();
         for (pool, backends) in file.pools.iter_mut().zip(backends) {
+            let is_source = pool.name.as_ref().is_some_and(|name| name.starts_with(&format!("{:?}", Part::Source)));
+            let host = if is_source { self.source_host } else { self.host };
             for (server, backend) in pool.servers.iter_mut().flatten().zip(backends) {
-                server.address = format!("{}:{}", self.host, backend.port());
+                server.address = format!("{host}:{}", backend.port());
             }
         }
         file.records = file.records.map(|_| records.into());

@@ -122,6 +122,36 @@ impl Store {
         Reply::Stored
     }
 
+    /// `ms`, with the replies of the text command of its mode.
+    fn store_meta(&mut self, meta: &Meta<'_>) -> Reply<'static> {
+        let number = |flag| argument(meta, flag);
+        let verb = match (meta.flags.argument(b'M'), number(b'C')) {
+            (_, Some(_)) => Verb::Cas,
+            (Some(b"E"), _) => Verb::Add,
+            (Some(b"R"), _) => Verb::Replace,
+            (Some(b"A"), _) => Verb::Append,
+            (Some(b"P"), _) => Verb::Prepend,
+            _ => Verb::Set,
+        };
+        let reply = self.store(verb, meta.key, 0, meta.value, number(b'C').unwrap_or(0) as u64);
+        if number(b'T').is_some_and(|seconds| seconds < 0) {
+            self.items.remove(meta.key);
+        }
+        reply
+    }
+
+    /// `ma`; none if the key is missing.
+    fn count_meta(&mut self, meta: &Meta<'_>) -> Option<u64> {
+        if self.items.contains_key(meta.key) {
+            let delta = argument(meta, b'D').unwrap_or(1) as u64;
+            return Some(self.add_to(meta.key, if meta.flags.argument(b'M') == Some(b"D") { 0 } else { delta }));
+        }
+        meta.flags.argument(b'N')?;
+        let initial = argument(meta, b'J').unwrap_or(0) as u64;
+        self.put(meta.key, 0, initial.to_string().into_bytes());
+        Some(initial)
+    }
+
     /// Adds to a number, which must be there.
     fn add_to(&mut self, key: &[u8], delta: u64) -> u64 {
         let text = String::from_utf8_lossy(&self.items[key].value).into_owned();
@@ -131,12 +161,16 @@ impl Store {
     }
 
     fn execute_meta(&mut self, meta: &Meta<'_>, out: &mut Vec<u8>) {
+        let stored = (meta.verb == Verb::Ms).then(|| self.store_meta(meta));
+        let token = self.items.get(meta.key).map_or(0, |item| item.token);
         let mut returned = Vec::new();
-        for flag in meta.flags.iter().filter(|flag| matches!(flag[0], b'O' | b'k')) {
+        for flag in meta.flags.iter().filter(|flag| matches!(flag[0], b'O' | b'k' | b'c')) {
             returned.push(b' ');
             returned.extend_from_slice(flag);
-            if flag == b"k" {
-                returned.extend_from_slice(meta.key);
+            match flag {
+                b"k" => returned.extend_from_slice(meta.key),
+                b"c" => returned.extend_from_slice(token.to_string().as_bytes()),
+                _ => {}
             }
         }
         let flags = returned.strip_prefix(b" ").unwrap_or(&returned);
@@ -146,19 +180,23 @@ impl Store {
         let reply = match meta.verb {
             Verb::Me if self.items.contains_key(meta.key) => Reply::Meta { code: MetaCode::Debug, flags: &facts },
             Verb::Me => code(MetaCode::Miss),
-            Verb::Ma if self.items.contains_key(meta.key) => {
-                number = self.add_to(meta.key, 1).to_string();
-                Reply::MetaValue { flags, data: number.as_bytes() }
-            }
-            Verb::Ma => code(MetaCode::NotFound),
+            Verb::Ma => match self.count_meta(meta) {
+                Some(count) => {
+                    number = count.to_string();
+                    Reply::MetaValue { flags, data: number.as_bytes() }
+                }
+                None => code(MetaCode::NotFound),
+            },
             Verb::Mg => match self.items.get(meta.key) {
                 Some(item) => Reply::MetaValue { flags, data: &item.value },
                 None => code(MetaCode::Miss),
             },
-            Verb::Ms => {
-                self.put(meta.key, 0, meta.value.to_vec());
-                code(MetaCode::Header)
-            }
+            Verb::Ms => code(match stored {
+                Some(Reply::Stored) => MetaCode::Header,
+                Some(Reply::Exists) => MetaCode::Exists,
+                Some(Reply::NotFound) => MetaCode::NotFound,
+                _ => MetaCode::NotStored,
+            }),
             _ if self.items.remove(meta.key).is_some() => code(MetaCode::Header),
             _ => code(MetaCode::NotFound),
         };
@@ -177,14 +215,15 @@ impl Store {
             // These keep the expiry time of the item.
             Request::Store { verb: Verb::Append | Verb::Prepend, .. } => None,
             Request::Store { exptime, .. } | Request::Touch { exptime, .. } => Some(*exptime),
-            Request::Meta(meta) if meta.verb == Verb::Ms => {
-                let text = meta.flags.argument(b'T').map(String::from_utf8_lossy);
-                Some(text.and_then(|text| text.parse().ok()).unwrap_or(0))
-            }
+            Request::Meta(meta) if matches!(meta.flags.argument(b'M'), Some(b"A" | b"P")) => None,
+            Request::Meta(meta) if meta.verb == Verb::Ms => Some(argument(meta, b'T').unwrap_or(0)),
+            Request::Meta(meta) => argument(meta, b'N').or_else(|| argument(meta, b'T')),
             _ => None,
         };
-        let lives_too_long =
-            self.expiry_max_s.zip(expiry_s).is_some_and(|(max, expiry_s)| !(1..=max).contains(&expiry_s));
+        let lives_too_long = self.expiry_max_s.zip(expiry_s).is_some_and(|(max, expiry_s)| {
+            // A negative time has passed.
+            expiry_s == 0 || expiry_s > max
+        });
         let is_quiet = matches!(request, Request::Meta(meta) if meta.is_quiet());
         let complaint = match () {
             () if is_quiet => "sent a quiet request",
@@ -195,4 +234,10 @@ impl Store {
         let key = String::from_utf8_lossy(request.key().unwrap_or_default());
         self.complaint.get_or_insert(format!("a backend was {complaint}: {:?} {key}", request.verb()));
     }
+}
+
+/// The number of a flag of a meta command.
+fn argument(meta: &Meta<'_>, flag: u8) -> Option<i64> {
+    let text = meta.flags.argument(flag).map(String::from_utf8_lossy)?;
+    text.parse::<i64>().or_else(|_| text.parse::<u64>().map(|number| number as i64)).ok()
 }
