@@ -70,7 +70,7 @@ pub(crate) struct SimulatedClient {
     judge: Judge,
     in_flight: VecDeque<SentRequest>,
     clock: Clock,
-    /// When it last sent or received bytes, and the longest time between two such moments.
+    /// When it last sent or received bytes or noticed the end, and the longest time between two such moments.
     active: Nanos,
     longest_gap: Duration,
     /// The proxy has closed the connection, or it broke.
@@ -167,6 +167,7 @@ impl SimulatedClient {
         self.note_activity();
         self.stream.write_all(bytes).map_err(|error| {
             self.is_closed = true;
+            self.note_activity();
             format!("{error} while sending")
         })
     }
@@ -294,7 +295,9 @@ impl SimulatedClient {
                 outcome => {
                     self.is_closed = !matches!(&outcome, Err(error) if is_worth_waiting(error));
                     let what = outcome.map_or_else(|error| error.to_string(), |_| "closed".into());
-                    return Err(format!("{what} with {}", waiting()));
+                    let what = format!("{what} with {}", waiting());
+                    self.note_activity();
+                    return Err(what);
                 }
             }
             self.note_activity();
