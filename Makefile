@@ -1,11 +1,12 @@
 # The front door. Every target does its own set-up; a fresh clone needs Rust, Python 3.11 or newer and a C compiler.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-messages smoke test fuzz lint features dependencies advisories bench bench-load bench-messages bench-models calibrate build clean
+.PHONY: help demo demo-messages smoke test fuzz lint features dependencies advisories bench bench-load bench-messages bench-models calibrate pictures samples build clean
 
 PYTHON ?= python3
 VENV := .venv
 READY := $(VENV)/.ready
 FUZZ_SECONDS ?= 60
+STUDIES ?= asl15 asl16 asl18
 WAYSTAGE := target/release/waystage
 # Rust programs that only lint needs, built without optimisation: building is what takes time, not running.
 TOOLS := .tools
@@ -71,6 +72,17 @@ bench-messages: build $(READY) ## The message service beside pgmq, beanstalkd an
 
 calibrate: build $(READY) ## The lab against a server whose truth is known (several minutes)
 	$(VENV)/bin/waylab run experiments/calibrate.toml
+
+pictures: $(READY) ## Draw the README's pictures for light and dark pages; RUN=results/TIME-demo takes the data of that run
+	$(VENV)/bin/python docs/images/draw.py $(RUN)
+
+# The specifications need root for emulated hosts, and an idle machine: their gates reject trials beside other programs.
+samples: build $(READY) ## Measure the published studies at quick scale and write docs/samples again, STUDIES="asl15 asl16 asl18" (two hours, as root)
+	set -e; for study in $(STUDIES); do \
+	  folder=results/samples/$$study-$$(date -u +%Y%m%dT%H%M%SZ); \
+	  for spec in experiments/$$study/*.toml; do $(VENV)/bin/waylab run --scale quick --results $$folder $$spec; done; \
+	  $(VENV)/bin/waylab report --sample docs/samples/$$study.md $$folder/*; \
+	done
 
 build: ## The program waystage, optimised
 	cargo build --release --locked

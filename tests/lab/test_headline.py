@@ -25,11 +25,11 @@ def test_the_first_sentence_has_the_course_of_each_line(reported):
     found = read_analysis(reported).headline
     assert found.busiest == "clients=16, replicas=1"
     assert found.sentences[0] == (
-        "From 4 to 16 clients, with replicas 1 throughput rises from 10,033 to 20,067 requests/s, mean response time "
-        "goes from 399 µs to 798 µs; with replicas 2 it rises from 9,030 to 18,060 requests/s, mean response time goes "
-        "from 443 µs to 886 µs."
+        "From 4 to 16 clients with 1 replica, throughput rises from 10,033 to 20,067 requests/s, and mean response "
+        "time rises from 399 µs to 798 µs. With 2 replicas, throughput rises from 9,030 to 18,060 requests/s, and mean "
+        "response time rises from 443 µs to 886 µs."
     )
-    assert "At the highest throughput (clients=16, replicas=1)" in found.sentences[1]
+    assert "At the highest throughput (16 clients, 1 replica)" in found.sentences[1]
     assert len(found.sentences) == 2 and found.longest_stage in found.sentences[1]
 
 
@@ -64,7 +64,8 @@ def test_a_peak_within_the_loads_is_reported(reported):
     ]
     levels = replace(content.axes, levels=[4.0, 8.0, 16.0])
     assert (
-        "rises from 100 to 300 requests/s at 8 and falls to 200" in headline(levels, three, []).sentences[0]
+        "rises from 100 to 300 requests/s at 8 and then falls to 200"
+        in headline(levels, three, []).sentences[0]
     )
 
 

@@ -95,8 +95,8 @@ def test_link_utilisation_is_bytes_over_rate(empty_run):
         assert configuration.link_utilisation["server up"].mean == pytest.approx(0.99, rel=1e-6)
     full = [fact for fact in content.facts if "link" in fact]
     assert full == [
-        f"replicas {level}: at its highest throughput these links are full: server up 99.0 %."
-        for level in (1, 2)
+        f"{series}: at its highest throughput these links are full: server up 99.0 %."
+        for series in ("1 replica", "2 replicas")
     ]
     assert content.testbed.oversubscribed and content.testbed.cores_described == 3
     assert WINDOW_S == 2.0
@@ -105,7 +105,7 @@ def test_link_utilisation_is_bytes_over_rate(empty_run):
 def test_the_report_says_that_no_link_is_saturated(empty_run):
     emulate(empty_run, share=0.4)
     facts = analyse(empty_run).facts
-    assert "replicas 1: at its highest throughput no link is full; the fullest is used to 40.0 %." in facts
+    assert "1 replica: at its highest throughput no link is full; the fullest is used to 40.0 %." in facts
 
 
 def test_a_trial_whose_links_differ_from_their_settings_is_not_used(empty_run):

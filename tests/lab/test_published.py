@@ -248,7 +248,7 @@ def test_findings_appear_in_the_analysis_and_on_the_page(run_folder, monkeypatch
     assert content.facts[-1] == "Of 1 findings of A study, 1 are reproduced and 0 are not."
     text = page(read_content(run_folder), [])
     assert "What did others find?" in text and "more &lt;b&gt;copies&lt;/b&gt; cost a tenth" in text
-    assert "throughput_per_s: replicas 2, against replicas 1" in text
+    assert "throughput_per_s: 2 replicas, against 1 replica" in text
 
 
 def test_facts_count_the_verdicts():

@@ -1,20 +1,27 @@
 """The report: complete, self-contained, and with only the numbers of the run folder."""
 
+import dataclasses
 import json
 import re
 import shutil
 from html import escape
 from html.parser import HTMLParser
 
+from msgspec.structs import replace
 from rich.console import Console
 from synthetic import Truth, write_trial
 
 from waylab.analysis import analyse, read_analysis
 from waylab.predict import predict
 from waylab.report import show_run, write_report
+from waylab.report.page.content import read_content
 from waylab.report.page.gates import has_words
+from waylab.report.page.reliance import reliance
+from waylab.report.page.rules import comparisons
 from waylab.report.show import LINES_MAX
+from waylab.report.tables.trust import gate_limits_table
 from waylab.runfolder.files import read_run
+from waylab.runfolder.words import levels_text
 
 FIGURES = [
     "both-views",
@@ -35,13 +42,21 @@ FIGURES = [
     "response-mean",
     "response-percentiles",
     "stage-distribution",
+    "stage-shares",
     "stage-times",
     "throughput",
     "throughput-by-replicas",
     "throughput-per-client",
 ]
 # Screen one in its order, and the groups of evidence below it.
-FIRST = ["answer", "question", "sentences", "figure-throughput", "figure-response-mean", "figure-stage-times"]
+FIRST = [
+    "answer",
+    "question",
+    "sentences",
+    "figure-throughput",
+    "figure-response-mean",
+    "figure-stage-shares",
+]
 FIRST += ["rules", "trusted"]
 GROUPS = ["speed", "time", "limits", "models", "trust", "set-up"]
 
@@ -198,6 +213,81 @@ def test_failed_trials_are_prominent(run_folder, monkeypatch):
     assert "0.950 of one core for each thread of the load, limit 0.8" in text
 
 
+def test_a_failed_trial_is_named_on_the_first_screen_with_its_gate_and_number(run_folder, monkeypatch):
+    monkeypatch.setattr("waylab.report.write.draw", lambda content: [])
+    planned = read_run(run_folder).plan[0]
+    write_trial(run_folder, planned, Truth(throughput_per_s=10_000.0, share=0.95))
+    analyse(run_folder)
+    predict(run_folder)
+    text = write_report(run_folder).read_text()
+    first = Page(text[text.index('id="answer"') : text.index("<nav")]).text
+    named = f"block {planned.block} with {levels_text(planned.levels)} (95\u00a0%, required < 80\u00a0%)"
+    assert "1 trial failed" in first and named in first
+
+
+def test_trials_and_blocks_are_defined_before_they_are_used(reported):
+    text = Page((reported / "report.html").read_text()).text
+    defined = text.index(
+        "A trial measures one configuration once; a block is one trial of every configuration."
+    )
+    assert "3 blocks of 4 trials" in text
+    assert defined < text.index("Hypothesis: ") and defined < text.index("Every mean is over 3 blocks")
+    # The figures have thin lines for intervals; bars are something else.
+    assert "thin lines through the marks" in text.lower() and "bars are 95" not in text.lower()
+
+
+def test_percentiles_with_intervals_are_on_the_first_screen(reported):
+    text = (reported / "report.html").read_text()
+    first = text[text.index('id="answer"') : text.index("<nav")]
+    table = first[first.index('class="summary"') :]
+    assert "p50 (median)" in table and ">p99<" in table and "4 clients, 1 replica" in table
+    assert table.count('class="interval"') >= 4 * 4
+
+
+def test_no_sentence_of_the_first_screen_is_repeated_below(reported):
+    text = (reported / "report.html").read_text()
+    below = text[text.index("<nav") :]
+    said = [*read_analysis(reported).answer, *(rule.said for rule in read_analysis(reported).rules)]
+    assert len(said) == 2 and not any(escape(one) in below for one in said)
+
+
+def test_a_comparison_of_the_same_contrast_as_a_rule_is_not_said_twice(reported):
+    content = read_content(reported)
+    assert len(comparisons(content)) == 1
+    (rule,) = content.analysis.rules
+    for of, to in ((["2"], ["1"]), (["1"], ["2"])):
+        same = replace(
+            rule, kind="ratio", metric="throughput_per_s", of={"replicas": of}, to={"replicas": to}
+        )
+        analysis = replace(content.analysis, rules=[same])
+        assert comparisons(dataclasses.replace(content, analysis=analysis)) == []
+
+
+def test_a_loosened_limit_stands_beside_the_usual_one(reported):
+    content = read_content(reported)
+    gates = replace(content.spec.gates, steal_max=0.3, loosened=["steal_max"], usual={"steal_max": 0.1})
+    changed = dataclasses.replace(content, run=replace(content.run, spec=replace(content.spec, gates=gates)))
+    lines = [line.text for line in reliance(changed) if line.text.startswith("Loosened")]
+    assert "steal time, of the machine, limit 30 % instead of the usual 10 %" in lines[0]
+    assert "<b>loosened</b>, usually &lt; 10 %" in gate_limits_table(changed)
+
+
+def test_a_busy_machine_is_the_first_thing_said(run_folder, monkeypatch, capsys):
+    monkeypatch.setattr("waylab.report.write.draw", lambda content: [])
+    content = analyse(run_folder)
+    warning = "Busy machine: other programs used 40 % of its CPU time (worst trial: 50 %)."
+    assert content.headline.warnings == []
+    predict(run_folder)
+    path = run_folder / "analysis.json"
+    stored = json.loads(path.read_text())
+    stored["headline"]["warnings"] = [warning]
+    path.write_text(json.dumps(stored))
+    text = Page(write_report(run_folder).read_text()).text.replace("\u00a0", " ")
+    assert text.index(warning) < text.index("From 4 to 16 clients")
+    said = summary(run_folder, capsys, 200)
+    assert said.index(warning) < said.index("From 4 to 16 clients")
+
+
 def test_a_run_without_results_still_reports_why(empty_run):
     analyse(empty_run)
     predict(empty_run)
@@ -221,12 +311,12 @@ def test_show_answers_first_in_at_most_25_lines(reported, capsys):
         "From 4 to 16 clients",
         "██",
         "Not refuted: ",
-        "replicas 2 against replicas 1",
-        "Every mean rests on 3",
+        "2 replicas against 1 replica",
+        "Every mean is over 3 blocks",
     ]
     places = [text.index(part) for part in [*parts, str(reported / "report.html")]]
     assert places == sorted(places)
-    assert "clients=16, replicas=1" in text and "20,067" in text
+    assert "16 clients, 1 replica" in text and "20,067" in text
 
 
 def test_show_stays_short_with_many_configurations(reported, tmp_path, capsys):

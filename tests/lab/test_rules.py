@@ -120,6 +120,22 @@ def test_an_unknown_model_raises_one_line_before_anything_runs(tmp_path, capsys)
     assert said.count("\n") == 1 and not (tmp_path / "results").exists()
 
 
+CLAIMED = {
+    "above = 1.03": "at most 1.03",
+    "above = 1.3": "at most 1.3",
+    "above = 1.1": "at most 1.1",
+    "below = 1.3": "at least 1.3",
+    "below = 0.9": "at least 0.9",
+    "below = 0.9\nabove = 1.3": "between 0.9 and 1.3",
+    "below = 0.9\nabove = 1.02": "between 0.9 and 1.02",
+}
+CONCLUDED = {
+    "refuted": "The whole interval is ",
+    "not refuted": "The whole interval agrees with the claim.",
+    "undecided": "The interval contains the limit ",
+}
+
+
 @pytest.mark.parametrize(
     ("limit", "verdict"),
     [
@@ -137,9 +153,38 @@ def test_a_ratio_is_decided_by_its_interval(tmp_path, limit, verdict):
     (found,) = decided(tmp_path, RATIO + limit, made_trials(blocks=6, spread=0.02))
     assert found.verdict == verdict and found.low < 1.1 < found.high
     assert found.said.startswith(
-        f"{verdict.capitalize()}: throughput with replicas 3 is {found.value:.3f} times "
+        f"{verdict.capitalize()}: throughput with 3 replicas is {CLAIMED[limit]} times "
     )
+    assert f"times that with 1 replica. Measured: {found.value:.3g} times" in found.said
     assert f"95 % interval {found.low:.3g} to {found.high:.3g}, 6 blocks" in found.said
+    assert CONCLUDED[verdict] in found.said
+
+
+def test_an_undecided_rule_names_the_limit_and_a_refuted_one_the_side(tmp_path):
+    trials = made_trials(blocks=6, spread=0.02)
+    (undecided,) = decided(tmp_path, RATIO + "above = 1.1", trials)
+    assert undecided.said.endswith(
+        "The interval contains the limit 1.1, so the true value may be on either side of it."
+    )
+    (refuted,) = decided(tmp_path, RATIO + "below = 1.3", trials)
+    assert refuted.said.endswith("The whole interval is below 1.3.")
+
+
+def test_an_interval_beyond_the_limit_is_not_said_to_contain_it(tmp_path):
+    """Adjusted for ten rules, a refutation that stands alone may become undecided; the sentence says why."""
+    trials = made_trials(blocks=6, spread=0.02)
+    (alone,) = decided(tmp_path, RATIO + "above = 1.03", trials)
+    limit = f"above = {alone.low - 1e-4}"
+    (tight,) = decided(tmp_path, RATIO + limit, trials)
+    assert tight.verdict == "refuted"
+    several = decided(tmp_path, RATIO + limit + "\n" + (RATIO + "above = 5\n") * 9, trials)
+    assert several[0].verdict == "undecided" and "Holm's adjustment" in several[0].said
+
+
+def test_a_rule_names_the_levels_over_which_it_is_averaged(tmp_path):
+    trials = made_trials(clients=("1", "8"), blocks=6, spread=0.02)
+    (found,) = decided(tmp_path, RATIO + "above = 1.03", trials)
+    assert "6 blocks, averaged over 1 and 8 clients)" in found.said
 
 
 def test_a_value_is_decided_in_its_unit(tmp_path):
@@ -154,7 +199,7 @@ def test_a_value_is_decided_in_its_unit(tmp_path):
         (found,) = decided(tmp_path, rule.replace("{limit}", str(limit)), trials)
         assert found.verdict == verdict and f"{limit:,} requests/s" in found.said
     (few,) = decided(tmp_path, rule.replace("{limit}", "900"), trials[:2])
-    assert few.verdict == "undecided" and "it takes 3 blocks" in few.said
+    assert few.verdict == "undecided" and "It takes 3 blocks" in few.said
 
 
 def test_a_rule_about_trials_needs_no_test(tmp_path):
@@ -166,7 +211,7 @@ def test_a_rule_about_trials_needs_no_test(tmp_path):
     (found,) = decided(tmp_path, rule, [*good, bad])
     assert found.verdict == "refuted" and found.value == pytest.approx(1 / 3)
     (found,) = decided(tmp_path, rule.replace("failed", "unsteady"), good)
-    assert found.verdict == "undecided" and "no trial is long enough" in found.said
+    assert found.verdict == "undecided" and "No trial is long enough" in found.said
 
 
 def test_the_largest_effect_is_decided_by_the_difference_of_two_effects(tmp_path):
@@ -191,7 +236,7 @@ def test_several_rules_are_adjusted_for_their_number(tmp_path):
 
 def test_a_rule_without_data_is_undecided(tmp_path):
     (found,) = decided(tmp_path, RATIO + "above = 1.03", [])
-    assert found.verdict == "undecided" and found.value is None and "no pair of trials" in found.said
+    assert found.verdict == "undecided" and found.value is None and "No pair of trials" in found.said
     assert hypothesis_verdict([found]) == "undecided"
 
 

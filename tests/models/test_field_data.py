@@ -5,6 +5,7 @@ The data come from another project (dcetin/eth-asl-fall18, experiment tpfw: writ
 """
 
 import csv
+import json
 import statistics
 from collections import defaultdict
 from pathlib import Path
@@ -93,6 +94,21 @@ def test_a_capped_chain_predicts_other_pool_sizes(errors):
     assert statistics.median(errors["capped chain, throughput"]) < 0.03
     assert max(errors["capped chain, throughput"]) < 0.08
     assert statistics.median(errors["capped chain, response"]) < 0.05
+
+
+def test_the_picture_of_the_readme_shows_these_data():
+    if not DATA.is_file():
+        pytest.skip(f"the field data are not beside the project: {DATA}")
+    shown = json.loads((Path(__file__).parents[2] / "docs/images/prediction.json").read_text())
+    measured = configurations()
+    fitted = {clients: row for (workers, clients), row in measured.items() if workers == FITTED_WORKERS}
+    assert sum(map(len, shown["measured"].values())) == len(measured)
+    for name, points in shown["measured"].items():
+        workers = 2 * int(name.split()[0])
+        assert points == [[clients, pytest.approx(measured[workers, clients][0])] for clients, _ in points]
+        for clients, rate in shown["predicted"].get(name, []):
+            found = capped_chain(fitted, workers, clients).throughput_total_per_s
+            assert rate == pytest.approx(found, rel=1e-4)
 
 
 def test_a_frozen_service_time_does_not(errors):

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 
 from scipy import stats
 
-from waylab.analysis.across.metrics import metric_words
 from waylab.analysis.across.rules import Quantity, judged
 from waylab.errors import LabError
 from waylab.predict.forecasts import MODELS
@@ -40,19 +39,16 @@ def _quantity(rule: RefutationRule, entries: list[Prediction]) -> Quantity:
     mine = [entry for entry in mine if entry.role == HELD_OUT] or mine
     found = [getattr(entry.error, rule.metric) for entry in mine]
     errors = sorted(abs(error) for error in found if error is not None)
-    head = f"the median error of the model {rule.model} in {metric_words(rule.metric)}"
     if not errors:
-        return Quantity(head, None, reason="there is no configuration on which the model could be judged")
+        return Quantity("", None, reason="there is no configuration on which the model could be judged")
     median, (low, high) = statistics.median(errors), median_interval(errors)
-    words = f"{head} is {100 * median:.2g} %"
+    words = f"{100 * median:.2g} %"
     if low is None or high is None:
         reason = f"{len(errors)} configurations are too few for an interval of a median; it takes 6"
         return Quantity(words, median, blocks=len(errors), reason=reason)
     words += f" (95 % interval {100 * low:.2g} to {100 * high:.2g} %, {len(errors)} configurations)"
     refuted, kept = _signs(errors, rule)
-    return Quantity(
-        words, median, low, high, len(errors), refuted, kept, reason="the interval contains the limit"
-    )
+    return Quantity(words, median, low, high, len(errors), refuted, kept)
 
 
 def median_interval(values: Sequence[float]) -> tuple[float | None, float | None]:

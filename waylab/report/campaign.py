@@ -110,7 +110,8 @@ def _section(part: _Part, number: int, base: Path) -> str:
         if failed
         else f'<p class="good">Every trial {escape(content.spec.gates.passed)}.</p>'
     )
-    answer = "".join(f"<p>{escape(sentence)}</p>" for sentence in content.analysis.headline.sentences)
+    said = content.analysis.headline
+    answer = "".join(f"<p>{escape(sentence)}</p>" for sentence in [*said.warnings, *said.sentences])
     return (
         f'{head}<p class="lead">{escape(content.spec.question)}</p>'
         f"{answer}{gates}{verdict_box(content)}"

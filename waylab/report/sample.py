@@ -94,6 +94,7 @@ def _section(content: Content, figures: Mapping[str, str]) -> list[str]:
         content.run.reproduce[0],
         "```",
         "",
+        *(f"**Note.** {_plain(warning)}\n" for warning in analysis.headline.warnings),
         f"**Answer.** {_plain(' '.join(analysis.headline.sentences) or 'No trial passed its gates.')}",
         "",
         f"**Hypothesis: {rules.hypothesis_verdict(content)}.** {_plain(spec.hypothesis)}",

@@ -16,12 +16,13 @@ from waylab.report.page.numbers import rate_text, time_text
 from waylab.report.page.reliance import reliance
 from waylab.runfolder import paths
 from waylab.runfolder.analysis import Configuration, Operation
+from waylab.runfolder.words import levels_text
 
 LINES_MAX = 25
 """Lines of a summary."""
 # Lines of each part, at most.
-_QUESTION, _SENTENCE, _RULES, _BARS, _TRUST = 2, 5, 4, 8, 3
-_BAR_WIDTH = 18
+_QUESTION, _WARNING, _SENTENCE, _RULES, _BARS, _TRUST = 2, 2, 5, 4, 8, 3
+_BAR_WIDTH = 14
 _NAME_WIDTH = 34
 # A line with its style.
 Line = tuple[str, str]
@@ -35,6 +36,8 @@ def show_run(directory: Path, console: Console) -> None:
     width = console.width
     answer = _wrapped(f"{content.run.name}: {content.spec.question}", width, _QUESTION)
     question = len(answer)
+    for warning in content.analysis.headline.warnings:
+        answer += _wrapped(f"! {warning}", width, _WARNING, "  ")
     sentences = content.analysis.headline.sentences or ["No trial passed its gates, so there is no result."]
     for sentence in sentences:
         answer += _wrapped(sentence, width, _SENTENCE)
@@ -85,7 +88,7 @@ def _trust(content: Content, width: int) -> list[Line]:
 
 
 def _bars(content: Content, width: int, room: int) -> list[str]:
-    """A bar of throughput for each configuration, with mean response time and 99th percentile."""
+    """A bar of throughput for each configuration, with mean, median and 99th percentile of the response time."""
     known = content.configurations
     if not known:
         return []
@@ -94,21 +97,26 @@ def _bars(content: Content, width: int, room: int) -> list[str]:
     if len(known) > room:
         ranked = sorted(known, key=lambda c: -c.throughput_per_s.known_mean())[: room - 1]
         shown = [c for c in known if c in ranked]
-    name_width = min(_NAME_WIDTH, max(len(c.name) for c in shown), max(12, width - 45))
-    head = f"{'':{name_width}}  {'requests/s':<{_BAR_WIDTH + 9}}  {'mean':>8} {'p99':>8}"
+    names = [_name(c) for c in shown]
+    name_width = min(_NAME_WIDTH, max(map(len, names)), max(12, width - _BAR_WIDTH - 40))
+    head = f"{'':{name_width}}  {'requests/s':>{_BAR_WIDTH + 9}}  {'mean':>8} {'p50':>8} {'p99':>8}"
     lines = [head, *(_bar(c, highest, name_width) for c in shown)]
     if len(shown) < len(known):
         lines.append(f"… the {len(shown)} fastest of {len(known)} configurations")
     return lines
 
 
-def _slow(operation: Operation | None) -> str:
-    """Return the 99th percentile; `~` before it if it has no interval."""
-    value = operation.percentiles_ns.get("99") if operation else None
+def _name(configuration: Configuration) -> str:
+    return levels_text(configuration.levels) or configuration.name
+
+
+def _percentile(operation: Operation | None, percent: str) -> str:
+    """Return a percentile; `~` before it if it has no interval."""
+    value = operation.percentiles_ns.get(percent) if operation else None
     if operation is None or value is None:
         return time_text(None)
-    found = operation.percentile_intervals_ns.get("99")
-    return time_text(value) if found and found.low is not None else f"~{time_text(value)}"
+    found = operation.percentile_intervals_ns.get(percent)
+    return time_text(found.mean) if found and found.low is not None else f"~{time_text(value)}"
 
 
 def _bar(configuration: Configuration, highest: float, name_width: int) -> str:
@@ -116,10 +124,8 @@ def _bar(configuration: Configuration, highest: float, name_width: int) -> str:
     bar = "█" * round(_BAR_WIDTH * mean / highest) if highest else ""
     everything = configuration.operations.get("all")
     response = time_text(everything.response_mean_ns.mean if everything else None)
-    slow = _slow(everything)
-    name = (
-        configuration.name
-        if len(configuration.name) <= name_width
-        else f"{configuration.name[: name_width - 1]}…"
-    )
-    return f"{name:{name_width}}  {bar or '▏':<{_BAR_WIDTH}}{rate_text(mean):>9}  {response:>8} {slow:>8}"
+    median, slow = (_percentile(everything, percent) for percent in ("50", "99"))
+    name = _name(configuration)
+    name = name if len(name) <= name_width else f"{name[: name_width - 1]}…"
+    times = f"{response:>8} {median:>8} {slow:>8}"
+    return f"{name:{name_width}}  {bar or '▏':<{_BAR_WIDTH}}{rate_text(mean):>9}  {times}"

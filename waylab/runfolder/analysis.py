@@ -131,6 +131,7 @@ class Comparison(AnnouncedComparison, frozen=True, kw_only=True):
     pairs: int  # number of pairs of trials
     overall: Ratio  # over all levels of the other factors
     strata: list[Stratum]  # at each combination of the other factors' levels
+    over: str = ""  # levels of the other factors over which it is averaged, in words; empty without any
     null: NullArm | None = None  # the check of a null arm
     control: PositiveControl | None = None  # the check of a positive control
 

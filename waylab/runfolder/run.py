@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from msgspec import Struct, convert
+from msgspec import Struct, convert, field
 from msgspec.structs import replace
 
 from waylab.runfolder.rules import RefutationRule
@@ -58,6 +58,7 @@ class GateLimits(Struct, frozen=True, kw_only=True):
     steady_state: bool = True  # whether a trial without a steady state fails
     reason: str  # why a limit is looser than its default
     loosened: list[str]  # names of the limits that are looser than their defaults
+    usual: dict[str, bool | float] = field(default_factory=dict)  # defaults of the loosened limits, by name
 
     @property
     def passed(self) -> str:
@@ -68,7 +69,10 @@ class GateLimits(Struct, frozen=True, kw_only=True):
 
     def _limit(self, name: str) -> str:
         value = getattr(self, name)
-        return f"{name} off" if isinstance(value, bool) else f"{name} {value:g}"
+        if isinstance(value, bool):
+            return f"{name} off"
+        usual = f" instead of {self.usual[name]:g}" if name in self.usual else ""
+        return f"{name} {value:g}{usual}"
 
 
 class AnnouncedComparison(Struct, frozen=True, kw_only=True):

@@ -1,4 +1,6 @@
-"""How the lab writes times, rates and shares in sentences and tables: the unit that fits, three digits."""
+"""How the lab writes times, rates, shares and levels of factors in sentences and tables."""
+
+from collections.abc import Iterable, Mapping, Sequence
 
 NONE = "–"
 
@@ -27,3 +29,49 @@ def share_text(value: float | None) -> str:
     if value is None:
         return NONE
     return f"{100 * value:.0f} %" if abs(value) >= 0.01 or not value else f"{100 * value:.2g} %"
+
+
+# The ends of names of settings that are units.
+_UNITS = ("ns", "us", "ms", "s", "bytes")
+
+
+def level_text(factor: str, label: str) -> str:
+    """Write a level as a person says it: `1 replica`, `128 clients`, `dispatch shared`, `think time 2 s`."""
+    return labels_text(factor, [label])
+
+
+def labels_text(factor: str, labels: Sequence[str], last: str = "or") -> str:
+    """Write several levels of a factor: `1 or 3 replicas`, `dispatch pool or fused`."""
+    words = factor.replace(".", " ").replace("_", " ").removesuffix(" count").split()
+    listed = joined(labels, last)
+    if not all(is_number(label) for label in labels):
+        return f"{' '.join(words)} {listed}"
+    noun = words[-1]
+    if len(words) > 1 and noun in _UNITS:
+        return f"{' '.join(words[:-1])} {listed} {noun}"
+    # Only a plural counts things: `64 clients`, but `data size 64`.
+    if not noun.endswith("s") or noun.endswith("ss"):
+        return f"{' '.join(words)} {listed}"
+    if [float(label) for label in labels] == [1.0]:
+        words[-1] = f"{noun[:-3]}y" if noun.endswith("ies") else noun[:-1]
+    return f"{listed} {' '.join(words)}"
+
+
+def levels_text(levels: Mapping[str, str]) -> str:
+    """Write the levels of several factors: `128 clients, 3 replicas`."""
+    return ", ".join(level_text(factor, label) for factor, label in levels.items())
+
+
+def joined(parts: Iterable[str], last: str = "and") -> str:
+    """Join words to a list: `1, 8 and 32`."""
+    *first, end = parts
+    return f"{', '.join(first)} {last} {end}" if first else end
+
+
+def is_number(label: str) -> bool:
+    """Return whether the label of a level is a number."""
+    try:
+        float(label)
+    except ValueError:
+        return False
+    return True

@@ -52,6 +52,7 @@ def spec_as_dict(spec: Spec) -> Table:
     description = spec.system.under_test.describe(spec.system, spec.assignment.generators)
     content["system"]["description"] = to_builtins(description)
     content["gates"]["loosened"] = spec.gates.loosened()
+    content["gates"]["usual"] = spec.gates.usual()
     for name in ("exclude", "trials"):
         content["design"][name] = _patterns_as_tables(getattr(spec.design, name))
     for name in ("calibrate", "held_out"):

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from waylab.runfolder.words import labels_text
 from waylab.spec import checks
 from waylab.spec.checks import setting
 from waylab.spec.findings import Levels
@@ -51,4 +52,4 @@ class Rule:
 
 
 def _words(levels: Levels) -> str:
-    return ", ".join(f"{factor} {' or '.join(labels)}" for factor, labels in levels.items())
+    return ", ".join(labels_text(factor, labels) for factor, labels in levels.items())

@@ -100,6 +100,11 @@ class Gates:
         names += [name for name in ("verification", "steady_state") if not getattr(self, name)]
         return names
 
+    def usual(self) -> dict[str, float]:
+        """Return the defaults of the loosened limits by name."""
+        default = Gates()
+        return {name: getattr(default, name) for name in self.loosened()}
+
 
 @dataclass(frozen=True)
 class Compare:

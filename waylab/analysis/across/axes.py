@@ -6,6 +6,7 @@ from msgspec.structs import asdict
 
 from waylab.runfolder.analysis import Axes, Place, View
 from waylab.runfolder.run import ExperimentSpec, FactorLevels
+from waylab.runfolder.words import is_number, levels_text
 
 
 def axes(spec: ExperimentSpec) -> Axes:
@@ -39,7 +40,7 @@ def _along(chosen: FactorLevels, factors: list[FactorLevels]) -> View:
 def place(levels: Mapping[str, str], chosen: View) -> Place:
     """Return where a configuration stands: its x value and the name of its line."""
     label = levels.get(chosen.x, "base") if chosen.x else "base"
-    series = ", ".join(f"{name} {levels[name]}" for name in chosen.series)
+    series = levels_text({name: levels[name] for name in chosen.series})
     return Place(x=float(label) if chosen.numeric else label, series=series or "all trials")
 
 
@@ -50,16 +51,7 @@ def _numbers(factor: FactorLevels) -> list[float] | None:
     values = []
     for level in factor.levels:
         value = next(iter(level.settings.values()))
-        if isinstance(value, bool) or not isinstance(value, int | float) or not _is_number(level.label):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not is_number(level.label):
             return None
         values.append(float(value))
     return sorted(values)
-
-
-def _is_number(label: str) -> bool:
-    """Return whether a label is a number; a level with a name may set a number, too."""
-    try:
-        float(label)
-    except ValueError:
-        return False
-    return True

@@ -7,6 +7,7 @@ from msgspec.structs import asdict
 from waylab.analysis.across.contrasts import MetricModel, as_family, metric_model
 from waylab.analysis.across.intervals import positive, struct_of
 from waylab.analysis.across.metrics import metric_of
+from waylab.analysis.across.rule_words import pooled_text
 from waylab.analysis.across.verdicts import verdict, verdict_sentence
 from waylab.analysis.statistics.pairs import judged_control, null_arm, positive_control
 from waylab.runfolder.analysis import Comparison, Stratum
@@ -48,6 +49,8 @@ def _comparison(
     strata = model.pairs(of, to)
     values = _paired_values(compare, trials)
     head = f"{compare.metric}, {compare.factor} {compare.candidate} against {compare.baseline}"
+    over = pooled_text(strata)
+    head += f", averaged over {over}" if over else ""
     return Comparison(
         **asdict(compare),
         verdict=verdict(overall, compare.metric),
@@ -58,6 +61,7 @@ def _comparison(
         candidate_value=positive([candidate for _, candidate in values.values()]),
         pairs=len(values),
         overall=overall,
+        over=over,
         strata=[
             Stratum(
                 levels=", ".join(f"{name}={label}" for name, label in others.items()),

@@ -10,25 +10,29 @@ from waylab.analysis.trial.links import link_facts
 from waylab.runfolder.analysis import Analysis, Comparison, Configuration, Family
 from waylab.runfolder.numbers import Interval
 from waylab.runfolder.run import GateLimits
+from waylab.runfolder.words import level_text
 
 
 def facts(content: Analysis, limits: GateLimits) -> list[str]:
-    """Return the sentences for the section `answer`; `limits` are those of the gates."""
-    trials = content.trials
-    used = sum(trial.used for trial in trials)
-    left_out = "" if used == len(trials) else ". The others are shown and left out"
-    sentences = [f"{used} of {len(trials)} trials {limits.passed}{left_out}."]
-    sentences += _peaks(content)
+    """Return the sentences beyond those of the first screen, rules and announced effects; `limits` are of the gates."""
+    sentences = [_passed(content, limits), *_peaks(content)]
     sentences += link_facts(content.configurations)
     sentences += _last_steps(content)
     sentences += curve_facts(content.curves)
     sentences += factorial_facts(content.factorial)
-    sentences += [rule.said for rule in content.rules]
     for comparison in content.comparisons:
         sentences += _judged(comparison)
-        sentences.append(f"{comparison.verdict_text}{_missing(comparison)}")
+        # Those of effects are in `answer`.
+        sentences += [f"{comparison.verdict_text}{_missing(comparison)}"] * (comparison.role != "effect")
         sentences += _strata(comparison)
     return sentences + published_facts(content.published)
+
+
+def _passed(content: Analysis, limits: GateLimits) -> str:
+    trials = content.trials
+    used = sum(trial.used for trial in trials)
+    left_out = "" if used == len(trials) else ". The others are shown and left out"
+    return f"{used} of {len(trials)} trials {limits.passed}{left_out}."
 
 
 def _peaks(content: Analysis) -> list[str]:
@@ -41,7 +45,7 @@ def _peaks(content: Analysis) -> list[str]:
     for name, members in series.items():
         best = max(members, key=lambda member: member.throughput_per_s.known_mean())
         response_ns = best.operations["all"].response_mean_ns.mean if "all" in best.operations else None
-        where = f" at {x} = {best.levels[x]}" if x else ""
+        where = f" at {level_text(x, best.levels[x])}" if x else ""
         response = (
             f", with a mean response time of {response_ns / 1e6:.3f} ms" if response_ns is not None else ""
         )
@@ -55,7 +59,7 @@ def _peaks(content: Analysis) -> list[str]:
 def _last_steps(content: Analysis) -> list[str]:
     """Say how throughput and response time change over the last step of the factor along the figures."""
     x, levels = content.axes.x, content.axes.levels
-    if not content.axes.numeric or len(levels) < 2:
+    if x is None or not content.axes.numeric or len(levels) < 2:
         return []
     places = {(c.series, c.x): c for c in content.configurations if "all" in c.operations}
     sentences = []
@@ -65,7 +69,7 @@ def _last_steps(content: Analysis) -> list[str]:
             rate = after.throughput_per_s.known_mean() / before.throughput_per_s.known_mean() - 1
             response = _response_ns(after) / _response_ns(before) - 1
             sentences.append(
-                f"{series}: from {x} = {levels[-2]:g} to {levels[-1]:g} the mean throughput changes by "
+                f"{series}: from {before.levels[x]} to {level_text(x, after.levels[x])} the mean throughput changes by "
                 f"{100 * rate:+.1f} % and the mean response time by {100 * response:+.1f} %."
             )
     return sentences
@@ -90,12 +94,17 @@ def answer(content: Analysis) -> list[str]:
 
 def _compared(comparison: Comparison) -> str:
     overall = comparison.overall
-    head = (
-        f"{metric_words(comparison.metric)} with {comparison.factor} {comparison.candidate} against "
-        f"{comparison.factor} {comparison.baseline}"
-    )
-    head = head[0].upper() + head[1:]
+    head = _head(comparison)
+    head += f", averaged over {comparison.over}" if comparison.over else ""
     return verdict_sentence(overall, comparison.metric, comparison.margin, head)
+
+
+def _head(comparison: Comparison) -> str:
+    """Name metric and levels: `Throughput with 3 replicas against 1 replica`."""
+    factor = comparison.factor
+    of, to = (level_text(factor, label) for label in (comparison.candidate, comparison.baseline))
+    head = f"{metric_words(comparison.metric)} with {of} against {to}"
+    return head[0].upper() + head[1:]
 
 
 def families(content: Analysis) -> list[Family]:
@@ -142,5 +151,6 @@ def _strata(comparison: Comparison) -> list[str]:
         return []
     low, high = min(strata), max(strata)
     return [
-        f"Over the other factors that ratio goes from {low[0]:.4f} ({low[1]}) to {high[0]:.4f} ({high[1]})."
+        f"{_head(comparison)}: the ratio is lowest with {low[1]} ({low[0]:.4f}) and highest with {high[1]} "
+        f"({high[0]:.4f})."
     ]

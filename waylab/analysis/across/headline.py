@@ -4,12 +4,12 @@ Both sentences use means over trials. The rules decide whether a difference is m
 """
 
 from collections.abc import Sequence
-from statistics import fmean
 
+from waylab.analysis.across.machine_load import FOREIGN_MIN, busy_machine, foreign_share
 from waylab.analysis.trial.numbers import TrialResult
 from waylab.runfolder.analysis import Axes, Configuration
 from waylab.runfolder.headline import Headline, ResourceUse
-from waylab.runfolder.words import rate_text, share_text, time_text
+from waylab.runfolder.words import labels_text, levels_text, rate_text, share_text, time_text
 
 # The smallest utilisation of a resource that is called the limit. Queues in front of it are then several requests long.
 LIMIT_MIN = 0.85
@@ -17,8 +17,6 @@ LIMIT_MIN = 0.85
 RISES_MIN = 0.1
 # Smaller changes along a figure are reported as no change.
 _SAME = 0.05
-# Other programs that take more of the machine than this are named beside the limit.
-_FOREIGN_MIN = 0.1
 _MACHINE = "CPU of the machine"
 # What a request does in each stage.
 _STAGES = {
@@ -36,7 +34,7 @@ def headline(axes: Axes, configurations: Sequence[Configuration], trials: Sequen
     """Return both sentences, and the utilisation of every resource in every configuration."""
     used = [one for one in configurations if one.used]
     if not used:
-        return Headline()
+        return Headline(warnings=busy_machine(trials))
     best = max(used, key=lambda one: one.throughput_per_s.known_mean())
     utilisation = {one.name: _utilisation(one) for one in used}
     limit = _limit(utilisation[best.name])
@@ -50,6 +48,7 @@ def headline(axes: Axes, configurations: Sequence[Configuration], trials: Sequen
         limit=limit.name if limit else None,
         longest_stage=stage[0] if stage else None,
         utilisation=utilisation,
+        warnings=busy_machine(trials),
     )
 
 
@@ -63,11 +62,18 @@ def _course(axes: Axes, used: Sequence[Configuration]) -> str:
         min(float(line[0].x) for line in lines.values()),
         max(float(line[-1].x) for line in lines.values()),
     )
-    parts: list[str] = []
-    for series, line in _few(lines).items():
-        named = f"with {series} " if len(lines) > 1 else ""
-        parts.append(f"{named}{'it' if parts else 'throughput'} {_change(line)}")
-    return f"From {first:g} to {last:g} {axes.x}, {'; '.join(parts)}."
+    ranged = labels_text(str(axes.x), [f"{first:g}", f"{last:g}"], "to")
+    said = [
+        f"with {series}, throughput {_change(line)}" if len(lines) > 1 else f"throughput {_change(line)}"
+        for series, line in _few(lines).items()
+    ]
+    return f"From {ranged}{' ' if len(lines) > 1 else ', '}{_sentences(said)}"
+
+
+def _sentences(parts: Sequence[str]) -> str:
+    """Join clauses to sentences; the first one continues what stands before it."""
+    first, *rest = parts
+    return " ".join([f"{first}.", *(f"{part[0].upper()}{part[1:]}." for part in rest)])
 
 
 def _change(line: Sequence[Configuration]) -> str:
@@ -77,13 +83,22 @@ def _change(line: Sequence[Configuration]) -> str:
     before, after, best = (one.throughput_per_s.known_mean() for one in (start, end, top))
     from_text, to_text, top_text = rate_text(before), rate_text(after), rate_text(best)
     if best > (1 + _SAME) * max(before, after):
-        words = f"rises from {from_text} to {top_text} requests/s at {float(top.x):g} and falls to {to_text}"
+        words = (
+            f"rises from {from_text} to {top_text} requests/s at {float(top.x):g} and then falls to {to_text}"
+        )
     elif abs(after / before - 1) <= _SAME:
         words = f"stays near {from_text} requests/s"
     else:
         words = f"{'rises' if after > before else 'falls'} from {from_text} to {to_text} requests/s"
-    times = [time_text(time_ns) for one in (start, end) if (time_ns := _response_ns(one))]
-    return words + (f", mean response time goes from {times[0]} to {times[1]}" if len(times) == 2 else "")
+    times = [time_ns for one in (start, end) if (time_ns := _response_ns(one))]
+    return f"{words}, and mean response time {_times(*times)}" if len(times) == 2 else words
+
+
+def _times(before_ns: float, after_ns: float) -> str:
+    before, after = time_text(before_ns), time_text(after_ns)
+    if abs(after_ns / before_ns - 1) <= _SAME:
+        return f"stays near {before}"
+    return f"{'rises' if after_ns > before_ns else 'falls'} from {before} to {after}"
 
 
 def _few(lines: dict[str, list[Configuration]]) -> dict[str, list[Configuration]]:
@@ -120,7 +135,7 @@ def _where(
     rises: float | None,
 ) -> str:
     """Say in which stage requests of the busiest configuration spend most time, and which resource limits it."""
-    head = f"At the highest throughput ({best.name})"
+    head = f"At the highest throughput ({levels_text(best.levels) or best.name})"
     parts = []
     if stage:
         total_ns = best.stages["all"].stages["total"].mean_ns.mean
@@ -131,9 +146,11 @@ def _where(
             f"requests spend {share_text(stage[1])} of their {time_text(total_ns)} in the "
             f"{best.description.middle} {words} (stage {stage[0]})"
         )
-    foreign = _foreign(best, trials)
+    foreign = foreign_share(
+        [trial for trial in trials if trial.used and trial.content.configuration == best.name]
+    )
     if limit:
-        other = f", {share_text(foreign)} of it by other programs" if foreign >= _FOREIGN_MIN else ""
+        other = f", {share_text(foreign)} of it by other programs" if foreign >= FOREIGN_MIN else ""
         other = other if limit.name == _MACHINE else ""
         parts.append(f"the limit is the {limit.name} ({share_text(limit.share)} busy{other})")
     elif utilisation:
@@ -219,18 +236,6 @@ def _longest_stage(one: Configuration) -> tuple[str, float] | None:
     times = {name: times.mean_ns.mean or 0.0 for name, times in found.stages.items() if name != "total"}
     name = max(times, key=lambda stage: times[stage])
     return name, times[name] / total_ns
-
-
-def _foreign(one: Configuration, trials: Sequence[TrialResult]) -> float:
-    """Return the share of the machine that other programs used, over the trials of a configuration."""
-    shares = [
-        trial.numbers.cpu.foreign_share
-        for trial in trials
-        if trial.used
-        and trial.content.configuration == one.name
-        and trial.numbers.cpu.foreign_share is not None
-    ]
-    return fmean(shares) if shares else 0.0
 
 
 def _response_ns(one: Configuration) -> float | None:

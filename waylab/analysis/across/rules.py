@@ -7,6 +7,7 @@ from msgspec.structs import asdict
 
 from waylab.analysis.across.contrasts import NO_PAIR, MetricModel, meant, metric_model
 from waylab.analysis.across.metrics import metric_of, metric_words, value_words
+from waylab.analysis.across.rule_words import claim_text, conclusion_text, pooled_text, shown
 from waylab.analysis.across.two_levels import largest_effect
 from waylab.analysis.statistics.blocks import DEGREES_MIN, Contrast, contrast_of_mean, holm
 from waylab.runfolder.rules import NOT_REFUTED, REFUTED, UNDECIDED, RefutationRule, RuleResult
@@ -22,6 +23,7 @@ Trials = list[AnalysedTrial]
 class Quantity:
     """The quantity that a rule tests, its interval and the p-values of both decisions; None without an interval."""
 
+    # The measured number with its evidence; empty if there is none.
     words: str
     value: float | None
     low: float | None = None
@@ -71,27 +73,13 @@ def _judged(rule: RefutationRule, found: Quantity, p: float | None) -> RuleResul
 
 
 def _said(rule: RefutationRule, found: Quantity, verdict: str) -> str:
-    """Say the verdict with the number, and the limit of the rule."""
-    limit = _limit_words(rule)
-    said = f"{verdict.capitalize()}: {found.words}"
-    return f"{said}; {found.reason}." if verdict == UNDECIDED and found.reason else f"{said}; {limit}."
-
-
-def _limit_words(rule: RefutationRule) -> str:
-    if rule.kind == "effect":
-        return "another factor with a larger effect refutes"
-    show = _shown(rule)
-    limits = [f"below {show(rule.below)}"] if rule.below is not None else []
-    limits += [f"above {show(rule.above)}"] if rule.above is not None else []
-    return f"{' or '.join(limits)} refutes"
-
-
-def _shown(rule: RefutationRule):  # type: ignore[no-untyped-def]
-    if rule.kind == "value":
-        return lambda value: value_words(rule.metric, value)
-    if rule.kind in ("trials", "model"):
-        return lambda value: f"{100 * value:.3g} %"
-    return lambda value: f"{value:.3g}"
+    """State verdict and claim, then the measured number, then how it decides."""
+    said = f"{verdict.capitalize()}: {claim_text(rule)}."
+    said += f" Measured: {found.words}." if found.words else ""
+    if found.low is not None and found.high is not None:
+        return f"{said} {conclusion_text(rule, verdict, found.low, found.high)}."
+    reason = found.reason if verdict == UNDECIDED else ""
+    return f"{said} {reason[0].upper()}{reason[1:]}." if reason else said
 
 
 def _quantity(rule: RefutationRule, trials: Trials) -> Quantity:
@@ -107,35 +95,38 @@ def _quantity(rule: RefutationRule, trials: Trials) -> Quantity:
 def _ratio(rule: RefutationRule, model: MetricModel) -> Quantity:
     ratio = model.ratio(rule.of, rule.to)
     contrast = model.contrast(model.weights(rule.of, rule.to))
-    head = f"{metric_words(rule.metric)} with {levels_words(rule.of)}"
-    to = levels_words(rule.to)
     if ratio.ratio is None or contrast is None:
-        return Quantity(f"{head} against {to}", None, reason=NO_PAIR)
-    words = f"{head} is {ratio.ratio:.3f} times that with {to}"
-    return _tested(rule, contrast, ratio.blocks, words, ratio.reason)
+        return Quantity("", None, reason=NO_PAIR)
+    over = pooled_text(model.pairs(rule.of, rule.to))
+    return _tested(rule, contrast, ratio.blocks, (f"{ratio.ratio:.3g} times", over), ratio.reason)
 
 
 def _value(rule: RefutationRule, trials: Trials) -> Quantity:
     blocks: dict[int, list[float]] = {}
+    others: list[dict[str, str]] = []
     for trial in trials:
         value = metric_of(trial.numbers, rule.metric) if trial.used and trial.numbers else None
         if value and value > 0 and meant(trial.levels, rule.of):
             blocks.setdefault(trial.block, []).append(math.log(value))
+            others.append({name: label for name, label in trial.levels.items() if name not in rule.of})
     logs = [math.fsum(values) / len(values) for values in blocks.values()]
-    head = metric_words(rule.metric) + (f" with {levels_words(rule.of)}" if rule.of else "")
     if not logs:
-        return Quantity(head, None, reason="no trial that was used has it")
+        return Quantity("", None, reason="no trial that was used has it")
     contrast = contrast_of_mean(logs)
-    words = f"{head} is {value_words(rule.metric, math.exp(contrast.estimate))}"
+    words = (value_words(rule.metric, math.exp(contrast.estimate)), pooled_text(others))
     reason = f"it takes {DEGREES_MIN + 1} blocks to decide" if len(logs) <= DEGREES_MIN else ""
     return _tested(rule, contrast, len(logs), words, reason)
 
 
-def _tested(rule: RefutationRule, contrast: Contrast, blocks: int, words: str, reason: str) -> Quantity:
-    """Test a difference of logarithms against the limits of a rule."""
+def _tested(
+    rule: RefutationRule, contrast: Contrast, blocks: int, words: tuple[str, str], reason: str
+) -> Quantity:
+    """Test a difference of logarithms against the limits of a rule; `words` are the number and what it is over."""
     value, bounds = math.exp(contrast.estimate), contrast.interval()
+    number, over = words
+    over = f", averaged over {over}" if over else ""
     if bounds is None:
-        return Quantity(words, value, blocks=blocks, reason=reason)
+        return Quantity(f"{number}{over}", value, blocks=blocks, reason=reason)
     refuted, kept = [], []
     if rule.above is not None and rule.above > 0:
         refuted.append(contrast.p_above(math.log(rule.above)))
@@ -144,12 +135,11 @@ def _tested(rule: RefutationRule, contrast: Contrast, blocks: int, words: str, r
         refuted.append(contrast.p_below(math.log(rule.below)))
         kept.append(contrast.p_above(math.log(rule.below)))
     low, high = math.exp(bounds[0]), math.exp(bounds[1])
-    show = _shown(rule)
-    words = f"{words} (95 % interval {show(low)} to {show(high)}, {blocks} blocks)"
-    inside = "the interval contains the limit: " + _limit_words(rule)
+    show = shown(rule)
+    said = f"{number} (95 % interval {show(low)} to {show(high)}, {blocks} blocks{over})"
     p_refuted = min((p for p in refuted if p is not None), default=None)
     p_kept = max((p for p in kept if p is not None), default=None)
-    return Quantity(words, value, low, high, blocks, p_refuted, p_kept, reason=inside)
+    return Quantity(said, value, low, high, blocks, p_refuted, p_kept)
 
 
 def _trials(rule: RefutationRule, trials: Trials) -> Quantity:
@@ -160,9 +150,9 @@ def _trials(rule: RefutationRule, trials: Trials) -> Quantity:
     else:
         counted = [trial for trial in run if _steady(trial) is not None]
         hits = [trial for trial in counted if _steady(trial) is False]
-    words = f"{len(hits)} of {len(counted)} {metric_words(rule.metric)}"
+    words = f"{len(hits)} of {len(counted)} trials"
     if not counted:
-        return Quantity(words, None, reason="no trial is long enough to judge its steady state")
+        return Quantity("", None, reason="no trial is long enough to judge its steady state")
     share = len(hits) / len(counted)
     beyond = (rule.above is not None and share > rule.above) or (
         rule.below is not None and share < rule.below
@@ -184,7 +174,7 @@ def _effect(rule: RefutationRule, trials: Trials) -> Quantity:
     """The factor must have the largest effect of all effects of a two-level design."""
     found = largest_effect(rule.metric, rule.factor, rule.of, trials)
     if found is None:
-        return Quantity(f"the effect of {rule.factor} on {metric_words(rule.metric)}", None, reason=NO_PAIR)
+        return Quantity("", None, reason=NO_PAIR)
     words = (
         f"{rule.factor} changes {metric_words(rule.metric)} by a factor of {found.mine:.3f}, "
         f"{found.other_name} by {found.other:.3f} ({found.blocks} blocks)"
@@ -199,8 +189,3 @@ def _effect(rule: RefutationRule, trials: Trials) -> Quantity:
         if found.p_larger is not None
         else found.reason,
     )
-
-
-def levels_words(levels: dict[str, list[str]]) -> str:
-    """Return levels in words: `clients 128, replicas 1 or 3`."""
-    return ", ".join(f"{factor} {' or '.join(labels)}" for factor, labels in levels.items())

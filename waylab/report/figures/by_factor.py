@@ -4,11 +4,13 @@ import altair as alt
 
 from waylab.report.figures import style
 from waylab.report.figures.figure import (
+    INTERVALS,
     AnyChart,
     Figure,
     milliseconds,
     operations_apart,
     pick_operation,
+    quantity_axis,
     slug,
     values,
     x_along,
@@ -60,10 +62,10 @@ def _response(content: Content, view: View, operations: list[str], main: bool) -
         return None
     data, lists, further = pick_operation(alt.Chart(values(rows)), operations)
     chart = milliseconds(data, *_FIELDS)
-    drawn = _layers(chart, view, names, "response time, ms")
+    drawn = _layers(chart, view, names, quantity_axis("mean_ms:Q", "response time", "ms", rows, "mean_ns"))
     caption = (
-        "Filled marks and their bars: mean and 95 % interval across trials. Bands: from the lower to the upper "
-        "quartile of all requests; the dashed line or the open mark within is the median."
+        f"Filled marks: means. {INTERVALS} Bands: from the lower to the upper quartile of all requests; the dashed "
+        "line or the open mark within is the median."
     )
     return Figure(
         f"response-by-{slug(str(view.x))}",
@@ -85,14 +87,13 @@ def _throughput(content: Content, view: View) -> Figure | None:
     names = distinct(rows, "series")
     if len(names) > _SERIES_MAX:
         return None
-    chart = _layers(alt.Chart(values(rows)), view, names, "throughput, requests/s", quartiles=False)
-    caption = (
-        "Mean over trials; bars are 95 % intervals (t) across trials. Click the legend to single out a line."
-    )
+    y = alt.Y("mean_ms:Q", title="throughput (requests/s)", scale=alt.Scale(zero=True))
+    chart = _layers(alt.Chart(values(rows)), view, names, y, quartiles=False)
+    caption = f"Mean over trials. {INTERVALS} Click the legend to single out a line."
     return Figure(f"throughput-by-{slug(str(view.x))}", f"Throughput against {view.x}", caption, chart)
 
 
-def _layers(chart: alt.Chart, view: View, names: list[str], title: str, quartiles: bool = True) -> AnyChart:
+def _layers(chart: alt.Chart, view: View, names: list[str], y: alt.Y, quartiles: bool = True) -> AnyChart:
     """Mean with interval, and the quartiles behind it; side by side where the factor is no quantity."""
     numeric, several = view.numeric, len(names) > 1
     chosen = alt.selection_point(fields=["series"], bind="legend")
@@ -111,7 +112,7 @@ def _layers(chart: alt.Chart, view: View, names: list[str], title: str, quartile
     )
     strong = base.encode(opacity=alt.condition(chosen, alt.value(1.0), alt.value(0.12)))
     weak = base.encode(opacity=alt.condition(chosen, alt.value(0.2), alt.value(0.03)))
-    y = alt.Y("mean_ms:Q", title=title, scale=alt.Scale(zero=True))
+    title = y["title"]
     layers: list[alt.Chart] = []
     if quartiles:
         band = weak.encode(y=alt.Y("p25_ms:Q", title=title), y2="p75_ms:Q")

@@ -6,6 +6,8 @@ import altair as alt
 
 from waylab.report.figures import style
 from waylab.report.figures.figure import (
+    INTERVALS,
+    LOG,
     AnyChart,
     Figure,
     dashed_lines,
@@ -31,7 +33,8 @@ def queue_length(content: Content) -> Figure | None:
         return None
     caption = (
         "Requests that waited or were in flight ahead of one that arrives, mean over requests and trials: in the "
-        "queue that it joins, or on its connection in the discipline pipelined. Bars are 95 % intervals."
+        "queue that it joins, or on its connection in the discipline pipelined. "
+        f"{INTERVALS}"
     )
     chart = _lines(content, rows, alt.Y("ratio:Q"), ("requests ahead", ".2f"))
     return Figure("queue-length", "Queue length", caption, chart)
@@ -94,7 +97,7 @@ def _relative(content: Content, metrics: dict[str, str], name: str, title: str) 
     )
     operations = list(metrics.values())
     _, lists, further = pick_operation(alt.Chart(values(rows)), operations)
-    drawn = _lines(content, rows, y, ("ratio to the base case", ".3f"), one, operations=operations)
+    drawn = _lines(content, rows, y, (f"ratio to the base case ({LOG})", ".3f"), one, operations=operations)
     return Figure(name, title, caption, drawn.add_params(*lists), further=further)
 
 

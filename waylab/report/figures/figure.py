@@ -58,6 +58,30 @@ def pick_operation(
     return chart.transform_filter(condition), [parameter], dict(zip(names[1:], labels[1:], strict=True))
 
 
+LOG = "log scale"
+"""What the title of every logarithmic axis says."""
+# From this ratio of the largest to the smallest value on, the small ones cannot be read on a linear axis.
+_DECADE = 10.0
+# Height of a line of labels between bars and axis.
+_BENEATH_PIXELS = 16
+INTERVALS = "Thin lines through the marks: 95 % confidence intervals of the means across blocks."
+"""What captions say of intervals."""
+
+
+def log_axis() -> alt.Axis:
+    """Return a logarithmic axis with few lines."""
+    return alt.Axis(format="~g", tickCount=5, labelOverlap="greedy")
+
+
+def quantity_axis(field: str, name: str, unit: str, rows: Sequence[Row], column: str) -> alt.Y:
+    """Return a vertical axis from zero, or a logarithmic one if the column differs by more than a decade."""
+    known = [float(value) for row in rows if isinstance(value := row[column], int | float)]
+    if not known or min(known) <= 0 or max(known) <= _DECADE * min(known):
+        return alt.Y(field, title=f"{name} ({unit})", scale=alt.Scale(zero=True, domainMin=0))
+    scale = alt.Scale(type="log", nice=False, padding=12)
+    return alt.Y(field, title=f"{name} ({unit}, {LOG})", scale=scale, axis=log_axis())
+
+
 def x_axis(content: Content) -> alt.X:
     """Return the factor along the figure."""
     return x_along(content.axes)
@@ -65,7 +89,7 @@ def x_axis(content: Content) -> alt.X:
 
 def x_along(axes: View) -> alt.X:
     """Return the factor of one view; what is no quantity stands side by side in the order of its levels."""
-    title = axes.x or "configuration"
+    title = (axes.x or "configuration") + (f" ({LOG})" if axes.logarithmic else "")
     if not axes.numeric:
         return alt.X(
             "x:N", title=title, sort=_levels(axes) or None, axis=alt.Axis(labelAngle=0, labelOverlap=True)
@@ -86,14 +110,22 @@ def _levels(axes: View) -> list[float] | list[str]:
     return [str(level) for level in axes.levels]
 
 
-def x_category(content: Content, angle: int = 0) -> alt.X:
-    """Return the factor along the figure, each level one place, whatever its distance from the next."""
+def x_category(content: Content, beneath: str = "") -> alt.X:
+    """Return the factor along the figure, each level one place, whatever its distance from the next.
+
+    `beneath` says what stands between the bars and the labels of the axis, which then make room for it.
+    """
     axes = content.axes
     return alt.X(
         "x:O",
-        title=axes.x or "configuration",
+        title=(axes.x or "configuration") + (f"; beneath each bar: {beneath}" if beneath else ""),
         sort=_levels(axes) or None,
-        axis=alt.Axis(labelAngle=angle, format=",.6~g" if axes.numeric else ""),
+        axis=alt.Axis(
+            labelAngle=0,
+            format=",.6~g" if axes.numeric else "",
+            labelPadding=_BENEATH_PIXELS if beneath else alt.Undefined,
+            ticks=not beneath,
+        ),
     )
 
 

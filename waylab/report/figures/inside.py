@@ -3,17 +3,27 @@
 import altair as alt
 
 from waylab.report.figures import style
-from waylab.report.figures.figure import Figure, legend, milliseconds, values, x_axis
+from waylab.report.figures.figure import (
+    LOG,
+    Figure,
+    legend,
+    log_axis,
+    milliseconds,
+    quantity_axis,
+    values,
+    x_axis,
+)
 from waylab.report.figures.rows import Row, distinct, ratio_columns
-from waylab.report.figures.stacked import stacked
+from waylab.report.figures.stacked import Unit, stacked
 from waylab.report.page.content import Content
+from waylab.report.tables.difference import comparison_name
 
 _STAGES = "parse route admit queue send backend reply".split()
 _ROLES = ["load", "proxy", "backends", "messages", "database"]
 
 
-def stage_times(content: Content) -> Figure | None:
-    """Mean time in each stage of the proxy, stacked to the mean total."""
+def stage_times(content: Content) -> list[Figure]:
+    """Mean time in each stage of the proxy: as shares of the total, and stacked to the total."""
     rows: list[Row] = [
         {
             "x": c.x,
@@ -28,7 +38,7 @@ def stage_times(content: Content) -> Figure | None:
         if stage in _STAGES
     ]
     if not rows:
-        return None
+        return []
     totals: list[Row] = [
         {
             "x": c.x,
@@ -38,15 +48,24 @@ def stage_times(content: Content) -> Figure | None:
         for c in content.configurations
         if "all" in c.stages
     ]
-    bars = stacked(content, rows, totals, _STAGES, (f"mean time in the {content.middle}, ms", 1e6))
     caption = f"The stages of a request in the {content.middle}; they add up exactly to the time from its receipt to "
-    caption += "its reply. "
+    caption += "its reply, which stands above each bar. "
     caption += (
         "The stage queue is the wait for a connection or lane, backend is the database."
         if content.middle == "service"
         else "The stage queue is zero in the discipline pipelined."
     )
-    return Figure("stage-times", "Time per stage", caption, bars)
+    title = f"Mean time per stage in the {content.middle}"
+    share, time = Unit("share", "ms", 1e6, shares=True), Unit(f"mean time in the {content.middle}", "ms", 1e6)
+    return [
+        Figure(
+            "stage-shares",
+            f"Where the time in the {content.middle} goes",
+            caption,
+            stacked(content, rows, totals, _STAGES, share),
+        ),
+        Figure("stage-times", title, caption, stacked(content, rows, totals, _STAGES, time)),
+    ]
 
 
 def both_views(content: Content) -> Figure | None:
@@ -66,7 +85,7 @@ def both_views(content: Content) -> Figure | None:
     views = ["client", content.middle, "difference"]
     chart = milliseconds(alt.Chart(values(rows)), "mean_ns").encode(
         x=x_axis(content),
-        y=alt.Y("mean_ms:Q", title="mean time, ms"),
+        y=quantity_axis("mean_ms:Q", "mean time", "ms", rows, "mean_ns"),
         color=alt.Color("view:N", title=None, scale=style.colour(views), sort=views),
         detail="series:N",
         tooltip=["series:N", "x:N", "view:N", alt.Tooltip("mean_ms:Q", format=".3f")],
@@ -80,7 +99,7 @@ def both_views(content: Content) -> Figure | None:
     )
     return Figure(
         "both-views",
-        f"Client's view and {content.middle}'s view",
+        f"Response time seen by the client and by the {content.middle}",
         caption,
         alt.layer(*layers, chart.mark_point(opacity=1).encode(shape=shapes)),
     )
@@ -107,9 +126,9 @@ def cpu_time(content: Content) -> Figure | None:
         for c in content.configurations
         if "total" in c.cpu_per_request_ns
     ]
-    bars = stacked(content, rows, totals, distinct(rows, "part"), ("CPU time per request, µs", 1e3))
+    bars = stacked(content, rows, totals, distinct(rows, "part"), Unit("CPU time per request", "µs", 1e3))
     caption = "User and system time of each program in the measured window, by the requests of that window."
-    return Figure("cpu-time", "CPU time", caption, bars)
+    return Figure("cpu-time", "CPU time per request", caption, bars)
 
 
 def models(content: Content) -> Figure | None:
@@ -144,9 +163,9 @@ def models(content: Content) -> Figure | None:
         opacity=alt.condition(chosen, alt.value(1.0), alt.value(0.1)),
         y=alt.Y(
             "mean_ms:Q",
-            title="mean response time, ms",
+            title=f"mean response time (ms, {LOG})",
             scale=alt.Scale(type="log", nice=False, padding=12),
-            axis=alt.Axis(format="~g"),
+            axis=log_axis(),
         ),
         color=alt.Color(
             "model:N",
@@ -162,12 +181,12 @@ def models(content: Content) -> Figure | None:
     dashes = alt.StrokeDash("series:N", title=None, scale=style.dash(content.series), legend=legend(content))
     layers = [chart.mark_line().encode(strokeDash=dashes)] if content.axes.numeric else []
     caption = (
-        "Logarithmic scale. Where a model is missing its assumptions fail (most often: utilisation not below 1); "
+        "Where a model is missing its assumptions fail (most often: utilisation not below 1); "
         "the table says which. Click a name of a line to single it out."
     )
     return Figure(
         "models",
-        "Models beside the measurement",
+        "Predicted and measured response time",
         caption,
         alt.layer(*layers, chart.mark_point().encode(shape=shapes)).add_params(chosen),
     )
@@ -177,7 +196,7 @@ def comparisons(content: Content) -> Figure | None:
     """Ratios of the comparisons with their intervals."""
     rows: list[Row] = [
         {
-            "name": f"{c.metric}: {c.candidate} / {c.baseline}",
+            "name": comparison_name(c),
             **ratio_columns(c.overall),
         }
         for c in content.analysis.comparisons
@@ -207,7 +226,7 @@ def comparisons(content: Content) -> Figure | None:
         .encode(x=alt.X("low:Q", title="ratio, candidate to baseline"), x2="high:Q")
     )
     caption = (
-        "Paired within blocks on the log scale; bars are 95 % intervals (t) across blocks. "
+        "Paired within blocks on the log scale; thin lines are 95 % confidence intervals across blocks. "
         "The dashed line is no difference."
     )
     return Figure(

@@ -3,7 +3,16 @@
 import altair as alt
 
 from waylab.report.figures import style
-from waylab.report.figures.figure import Figure, dashed_lines, legend, milliseconds, values, x_axis
+from waylab.report.figures.figure import (
+    INTERVALS,
+    Figure,
+    dashed_lines,
+    legend,
+    milliseconds,
+    quantity_axis,
+    values,
+    x_axis,
+)
 from waylab.report.figures.rows import Row
 from waylab.report.page.content import Content
 
@@ -32,13 +41,14 @@ def throughput_per_client(content: Content) -> Figure | None:
         chart = chart.transform_calculate(
             **{name: f"datum.{name}_per_s === null ? null : datum.{name}_per_s / datum.clients"}
         )
-    title = "requests/s of one client"
+    title = "throughput per client (requests/s)"
     base = _lines(content, chart).encode(x=x_axis(content))
     y = alt.Y("mean:Q", title=title, scale=alt.Scale(zero=True, domainMin=0))
     bars = base.transform_filter("isValid(datum.low)").mark_rule(clip=True)
     bars = bars.encode(y=alt.Y("low:Q", title=title), y2="high:Q")
     caption = (
-        "Throughput divided by the number of clients, with 95 % intervals across trials. "
+        "Throughput divided by the number of clients. "
+        f"{INTERVALS} "
         "Flat: a further client adds as much as the first. Falling as 1/N: a further client adds nothing."
     )
     drawn = alt.layer(
@@ -65,9 +75,10 @@ def response_against_throughput(content: Content) -> Figure | None:
         return None
     chart = milliseconds(alt.Chart(values(rows)), "mean_ns")
     base = _lines(content, chart).encode(
-        x=alt.X("throughput_per_s:Q", title="throughput, requests/s", scale=alt.Scale(zero=True)), order="x:Q"
+        x=alt.X("throughput_per_s:Q", title="throughput (requests/s)", scale=alt.Scale(zero=True)),
+        order="x:Q",
     )
-    y = alt.Y("mean_ms:Q", title="mean response time, ms", scale=alt.Scale(zero=True, domainMin=0))
+    y = quantity_axis("mean_ms:Q", "mean response time", "ms", rows, "mean_ns")
     labels = base.mark_text(align="left", dx=7, dy=-7, fontSize=11).encode(
         y=y, text=alt.Text("x:Q", format=",.6~g")
     )

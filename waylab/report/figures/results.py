@@ -3,7 +3,19 @@
 import altair as alt
 
 from waylab.report.figures import style
-from waylab.report.figures.figure import AnyChart, Figure, dashed_lines, legend, milliseconds, values, x_axis
+from waylab.report.figures.figure import (
+    INTERVALS,
+    LOG,
+    AnyChart,
+    Figure,
+    dashed_lines,
+    legend,
+    log_axis,
+    milliseconds,
+    quantity_axis,
+    values,
+    x_axis,
+)
 from waylab.report.figures.rows import Row, distinct, interval_columns
 from waylab.report.page.content import Content
 from waylab.runfolder.analysis import Configuration
@@ -21,15 +33,14 @@ def throughput(content: Content) -> Figure | None:
     rows = [_point(c, c.throughput_per_s) for c in content.configurations]
     if not rows:
         return None
-    chart: AnyChart = _lines(content, alt.Chart(values(rows)), "mean", "throughput, requests/s", ",.0f")
-    caption = (
-        "Mean over trials; bars are 95 % intervals (t) across trials. Click the legend to single out a line."
-    )
+    y = alt.Y("mean:Q", title="throughput (requests/s)", scale=alt.Scale(zero=True, domainMin=0))
+    chart: AnyChart = _lines(content, alt.Chart(values(rows)), y, ("mean", "low", "high"), ",.0f")
+    caption = f"Mean over trials. {INTERVALS} Click the legend to single out a line."
     marks = _bends(content)
     if marks:
         chart = alt.layer(*marks, chart)
         caption += (
-            " Vertical lines, in the colour of their line: dashed the knee (smallest load with 90 % of "
+            " Lines over the full height, in the colour of their line: dashed the knee (smallest load with 90 % of "
             "the best throughput), dotted the first load whose 95th "
             "percentile exceeds twice that of the smallest load."
         )
@@ -68,12 +79,13 @@ def response_mean(content: Content) -> Figure | None:
     if not rows:
         return None
     chart = milliseconds(alt.Chart(values(rows)), "mean_ns", "low_ns", "high_ns")
-    lines = _lines(content, chart, "mean_ms", "mean response time, ms", ".3f", "low_ms", "high_ms")
+    y = quantity_axis("mean_ms:Q", "mean response time", "ms", rows, "mean_ns")
+    lines = _lines(content, chart, y, ("mean_ms", "low_ms", "high_ms"), ".3f")
     caption = (
         "As the clients see it: from the moment a request is intended to its complete reply. "
-        "Mean and 95 % interval across trials."
+        f"Mean over trials. {INTERVALS}"
     )
-    return Figure("response-mean", "Response time, mean", caption, lines)
+    return Figure("response-mean", "Mean response time", caption, lines)
 
 
 def response_percentiles(content: Content) -> Figure | None:
@@ -100,9 +112,9 @@ def response_percentiles(content: Content) -> Figure | None:
         x=x_axis(content),
         y=alt.Y(
             "value_ms:Q",
-            title="response time, ms",
+            title=f"response time (ms, {LOG})",
             scale=alt.Scale(type="log", nice=False, padding=12),
-            axis=alt.Axis(format="~g"),
+            axis=log_axis(),
         ),
         color=alt.Color("series:N", title=None, scale=style.colour(content.series), legend=legend(content)),
         opacity=alt.condition(chosen, alt.value(1.0), alt.value(0.15)),
@@ -113,8 +125,8 @@ def response_percentiles(content: Content) -> Figure | None:
     shapes = alt.Shape("percentile:N", title=None, scale=style.shape(names), sort=names, legend=grey)
     lines = dashed_lines(base, "percentile", names) if content.axes.numeric else []
     layers = alt.layer(*lines, base.mark_point().encode(shape=shapes)).add_params(chosen)
-    caption = "Percentiles of all requests of all trials together (merged histograms). Logarithmic scale."
-    return Figure("response-percentiles", "Response time, percentiles", caption, layers)
+    caption = "Percentiles of all requests of all trials together (merged histograms)."
+    return Figure("response-percentiles", "Response time percentiles", caption, layers)
 
 
 def distribution(content: Content) -> Figure | None:
@@ -142,9 +154,9 @@ def distribution(content: Content) -> Figure | None:
         .encode(
             x=alt.X(
                 "response_ms:Q",
-                title="response time, ms",
+                title=f"response time (ms, {LOG})",
                 scale=alt.Scale(type="log", nice=False),
-                axis=alt.Axis(format="~g"),
+                axis=log_axis(),
             ),
             y=alt.Y("share:Q", title="share of requests answered within", axis=alt.Axis(format=".0%")),
             color=alt.Color("x:N", title=content.axes.x or "configuration", scale=scheme, sort=order),
@@ -168,7 +180,9 @@ def distribution(content: Content) -> Figure | None:
         "Cumulative distribution over all requests, as far as ten requests lie above. "
         "Click the legend to single out a level."
     )
-    return Figure("response-distribution", "Response time, distribution", caption, chart.add_params(chosen))
+    return Figure(
+        "response-distribution", "Response time distribution (cumulative)", caption, chart.add_params(chosen)
+    )
 
 
 def _rank(content: Content, label: str) -> float:
@@ -192,26 +206,24 @@ def _tooltip(content: Content, *fields: tuple[str, str]) -> list[alt.Tooltip]:
 def _lines(
     content: Content,
     chart: alt.Chart,
-    field: str,
-    title: str,
+    y: alt.Y,
+    fields: tuple[str, str, str],
     form: str,
-    low: str = "low",
-    high: str = "high",
 ) -> AnyChart:
-    """Lines with marks and interval bars; only marks and bars where x is not a quantity."""
+    """Lines with marks and intervals; only marks and intervals where x is not a quantity."""
+    title, (_, low, high) = y["title"], fields
     chosen = alt.selection_point(fields=["series"], bind="legend")
     names = content.series
     base = chart.encode(
         x=x_axis(content),
         color=alt.Color("series:N", title=None, scale=style.colour(names), legend=legend(content)),
         opacity=alt.condition(chosen, alt.value(1.0), alt.value(0.15)),
-        tooltip=_tooltip(content, (f"{field}:Q", form), (f"{low}:Q", form), (f"{high}:Q", form)),
+        tooltip=_tooltip(content, *((f"{name}:Q", form) for name in fields)),
     )
-    y = alt.Y(f"{field}:Q", title=title, scale=alt.Scale(zero=True, domainMin=0))
     shape = alt.Shape("series:N", title=None, scale=style.shape(names), legend=legend(content))
     layers = []
     for index, name in enumerate(names):
-        # Side by side, because marks and bars of several lines at one place would hide each other.
+        # Side by side, because marks and intervals of several lines at one place would hide each other.
         one = base.transform_filter(alt.FieldEqualPredicate(equal=name, field="series")).encode(
             xOffset=alt.value(_DODGE_PIXELS * (index - (len(names) - 1) / 2))
         )

@@ -45,11 +45,11 @@ def histogram(content: Content) -> Figure | None:
     )
     x = alt.X(
         "from_ms:Q",
-        title="response time, ms",
+        title="response time (ms)",
         scale=alt.Scale(zero=False, nice=False),
         axis=alt.Axis(format=",.4~r"),
     )
-    y = "density, 1/ms"
+    y = "density (1/ms)"
     bars = base.mark_bar(color=style.COLOURS[5], opacity=0.6, binSpacing=0).encode(
         x=x.bin("binned"),
         x2="to_ms:Q",
@@ -62,7 +62,7 @@ def histogram(content: Content) -> Figure | None:
     line = (
         base.transform_filter("isValid(datum.gamma_per_ms)")
         .mark_line(color=style.COLOURS[1], interpolate="monotone")
-        .encode(x=alt.X("middle_ms:Q", title="response time, ms"), y=alt.Y("gamma_per_ms:Q", title=y))
+        .encode(x=alt.X("middle_ms:Q", title="response time (ms)"), y=alt.Y("gamma_per_ms:Q", title=y))
     )
     text = (
         pick_operation(alt.Chart(values(words)), operations)[0]
@@ -77,7 +77,7 @@ def histogram(content: Content) -> Figure | None:
     )
     return Figure(
         "response-histogram",
-        "Response time, histogram and gamma fit",
+        "Response time histogram with gamma fit",
         caption,
         alt.layer(bars, line, text).add_params(*lists, parameter),
         further=further,

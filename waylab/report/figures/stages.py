@@ -3,7 +3,7 @@
 import altair as alt
 
 from waylab.report.figures import style
-from waylab.report.figures.figure import Figure, busiest, pick, values
+from waylab.report.figures.figure import LOG, Figure, busiest, pick, values
 from waylab.report.figures.rows import Row, distinct
 from waylab.report.page.content import Content
 
@@ -35,7 +35,7 @@ def stage_distribution(content: Content) -> Figure | None:
     for key in (*_KEYS, "mean_ns"):
         shown = f"max(datum.{key} / 1e3, {_SHORTEST_US})"
         data = data.transform_calculate(**{key.replace("_ns", "_us"): shown})
-    title, several = "time in the stage, µs", len(operations) > 1
+    title, several = f"time in the stage (µs, {LOG})", len(operations) > 1
     scale = alt.Scale(type="log", nice=False, padding=8)
 
     def along(key: str) -> alt.X:
@@ -67,7 +67,7 @@ def stage_distribution(content: Content) -> Figure | None:
     means = base.mark_point(filled=True, shape="diamond", size=45, opacity=1).encode(x=along("mean"))
     caption = (
         "Of all recorded requests: lines from the 5th to the 95th percentile, boxes from the lower to the upper "
-        "quartile, a stroke at the median, a diamond at the mean. Logarithmic; what is shorter than 10 ns stands there."
+        "quartile, a stroke at the median, a diamond at the mean. Shorter times than 10 ns are drawn at 10 ns."
     )
     chart = alt.layer(whiskers, boxes, medians, means).add_params(parameter)
-    return Figure("stage-distribution", "Time per stage, distribution", caption, chart)
+    return Figure("stage-distribution", "Distribution of the time per stage", caption, chart)

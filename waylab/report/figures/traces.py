@@ -44,7 +44,7 @@ def traces(content: Content) -> list[Figure]:
     )
     figures = [
         _trace(
-            content, rows, marks, ("throughput_per_s", "throughput_per_s", "throughput, requests/s"), caption
+            content, rows, marks, ("throughput_per_s", "throughput_per_s", "throughput (requests/s)"), caption
         )
     ]
     if any(row["response_mean_ns"] is not None for row in rows):
@@ -53,7 +53,7 @@ def traces(content: Content) -> list[Figure]:
                 content,
                 rows,
                 marks,
-                ("response_mean_ns", "response_mean_ms", "mean response time, ms"),
+                ("response_mean_ns", "response_mean_ms", "mean response time (ms)"),
                 caption,
             )
         )
@@ -74,7 +74,7 @@ def _trace(
     parameter, condition = pick("name", "configuration", names, first if first in names else names[0])
     data = alt.Chart(values(rows))
     data = milliseconds(data, raw) if raw.endswith("_ns") else data
-    x = alt.X("second:Q", title="second of the run", scale=alt.Scale(nice=False))
+    x = alt.X("second:Q", title="time in the trial (s)", scale=alt.Scale(nice=False))
     legend = alt.Legend(columns=style.columns(blocks)) if len(blocks) > 1 else None
     colour = alt.Color("block:N", title=None, scale=style.colour(blocks), sort=blocks, legend=legend)
     lines = (

@@ -8,14 +8,15 @@ from waylab.report.page import rules
 from waylab.report.page.charts import figure_html
 from waylab.report.page.content import Content
 from waylab.report.page.reliance import reliance
+from waylab.report.page.summary import summary_table
 
 # The main figures in order of preference: throughput, response time, time per stage.
 _KEY = (
     ("throughput", "trace-throughput"),
     ("response-mean", "response-percentiles"),
-    ("stage-times", "cpu-time", "factorial-variation"),
+    ("stage-shares", "cpu-time", "factorial-variation"),
 )
-KEY_HEIGHT = 175
+KEY_HEIGHT = 150
 """Height of the figures of the first screen, in pixels."""
 
 
@@ -31,19 +32,32 @@ def first_screen(content: Content, figures: Sequence[Figure]) -> str:
     drawn = "".join(figure_html(figure, caption=False) for figure in key_figures(figures))
     return (
         f'<section id="answer"><p class="lead" id="question">{escape(content.spec.question)}</p>'
-        f"{_answer(content)}"
-        f'<div class="key">{drawn}</div>{_reading(content)}'
+        f"{_warnings(content)}{_answer(content)}"
+        f'<div class="key">{drawn}</div>{_reading(content)}{summary_table(content)}'
         f'<div class="two">{verdict_box(content)}{_trust(content)}</div></section>'
     )
 
 
+def _warnings(content: Content) -> str:
+    """Return one line for each thing that a reader must know before the answer."""
+    return "".join(f'<p class="warning">{_text(line)}</p>' for line in content.analysis.headline.warnings)
+
+
 def _reading(content: Content) -> str:
-    """Say what bars and vertical lines of the figures mean."""
+    """Define trials and blocks, and say what the lines in the figures mean."""
     bends = [bend for curve in content.analysis.curves for bend in (curve.knee, curve.first_slow) if bend]
-    words = "Bars: 95\u00a0% intervals across trials."
+    words = "A trial measures one configuration once; a block is one trial of every configuration. "
+    words += f"This run has {_blocks(content)}. "
+    words += "Thin lines through the marks: 95\u00a0% confidence intervals of the means across blocks."
     if any(bend.load is not None for bend in bends):
-        words += " Vertical lines: knee (dashed), first load whose 95th percentile has doubled (dotted)."
+        words += " Lines over the full height: smallest load with 90\u00a0% of the best throughput (dashed, "
+        words += "\u201cknee\u201d), first load whose 95th percentile has doubled (dotted)."
     return f'<p class="soft small">{words}</p>' if content.configurations else ""
+
+
+def _blocks(content: Content) -> str:
+    count = len({trial.block for trial in content.analysis.trials})
+    return f"{count} {'block' if count == 1 else 'blocks'} of {len(content.analysis.configurations)} trials"
 
 
 def _answer(content: Content) -> str:
@@ -67,9 +81,10 @@ def verdict_box(content: Content) -> str:
     if not decisions:
         lines.insert(0, f"<li>It would be refuted by: {escape(spec.refutation)}</li>")
     items = "".join(lines)
+    tested = "<p>It makes these claims; one that is refuted refutes it:</p>" if decisions else ""
     return (
         f'<div class="verdict {_CLASSES.get(verdict, "")}" id="rules"><h2>Hypothesis: {escape(verdict)}</h2>'
-        f'<p class="soft">{escape(spec.hypothesis)}</p><ul class="marks">{items}</ul></div>'
+        f'<p class="soft">{escape(spec.hypothesis)}</p>{tested}<ul class="marks">{items}</ul></div>'
     )
 
 

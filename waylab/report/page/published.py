@@ -7,6 +7,7 @@ from waylab.report.page.content import Content
 from waylab.report.page.numbers import NONE, percent_text, rate_text, ratio_text, shown
 from waylab.report.tables.table import table
 from waylab.runfolder.analysis import FindingResult
+from waylab.runfolder.words import labels_text
 
 _MARKS = {
     "yes": '<span class="pass">✓ yes</span>',
@@ -73,4 +74,4 @@ def _where(finding: FindingResult) -> str:
 
 
 def _levels(levels: dict[str, list[str]]) -> str:
-    return ", ".join(f"{factor} {' or '.join(labels)}" for factor, labels in levels.items())
+    return ", ".join(labels_text(factor, labels) for factor, labels in levels.items())

@@ -3,13 +3,16 @@
 The page, the terminal and samples show the same lines.
 """
 
-from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from waylab.report.page.content import Content
-from waylab.report.page.gates import gate_value, gate_words
+from waylab.report.page.gates import gate_limit, gate_value, gate_words
+from waylab.runfolder.trial_numbers import Gate
+from waylab.runfolder.words import levels_text
 
 _GATES_MAX = 4
+_TRIALS_MAX = 3
 
 
 @dataclass(frozen=True)
@@ -35,16 +38,32 @@ def _gates(content: Content) -> list[Reliance]:
     used, total = analysis.trials_used, analysis.trials_total
     words = f"{used} of {total} trials {content.spec.gates.passed.partition(',')[0]}"
     lines = [Reliance("good" if used == total else "bad", words + ".")]
-    failed: Counter[str] = Counter()
+    failed: dict[str, list[str]] = {}
     for trial in analysis.trials:
-        failed.update(gate.name for gate in trial.gates if gate.passed is False)
+        named = f"block {trial.block} with {levels_text(trial.levels)}" if trial.levels else trial.id
+        for gate in trial.gates:
+            if gate.passed is False:
+                failed.setdefault(gate_words(gate.name), []).append(f"{named} ({_why(gate)})")
         if not trial.gates and not trial.used:
-            failed["not run" if not trial.run else "no readable result"] += 1
-    lines += [
-        Reliance("bad", f"{count} {'trial' if count == 1 else 'trials'} failed: {gate_words(name)}.")
-        for name, count in failed.most_common(_GATES_MAX)
-    ]
-    return lines
+            failed.setdefault("no readable result" if trial.run else "not run", []).append(named)
+    ranked = sorted(failed.items(), key=lambda pair: -len(pair[1]))
+    return lines + [_failure(words, trials) for words, trials in ranked[:_GATES_MAX]]
+
+
+def _failure(words: str, trials: Sequence[str]) -> Reliance:
+    """Name the trials that failed a gate, each with the reason; many of them are counted."""
+    count = f"{len(trials)} {'trial' if len(trials) == 1 else 'trials'}"
+    listed = "; ".join(trials[:_TRIALS_MAX])
+    more = len(trials) - _TRIALS_MAX
+    listed += f"; and {more} more, listed under \u201cCan I trust it?\u201d" if more > 0 else ""
+    return Reliance("bad", f"{count} failed \u201c{words}\u201d: {listed}.")
+
+
+def _why(gate: Gate) -> str:
+    """Return value and limit of a gate that failed; its own words if it has no number."""
+    if gate.value is None or gate.limit is None:
+        return gate.text
+    return f"{gate_value(gate.name, gate.value)}, required {gate_limit(gate.name, gate.limit)}"
 
 
 def _loosened(content: Content) -> list[Reliance]:
@@ -64,12 +83,18 @@ def _loosened(content: Content) -> list[Reliance]:
         if isinstance(limit, bool):
             parts.append(f"{gate_words(stem)} switched off")
             continue
-        text = f"{gate_words(stem)}, limit {gate_value(stem, limit).lstrip('+')}"
+        text = f"{gate_words(stem)}, limit {_limit(stem, limit)}"
+        if name in gates.usual:
+            text += f" instead of the usual {_limit(stem, gates.usual[name])}"
         if found:
             worst = min(found) if name.endswith("_min") else max(found, key=abs)
-            text += f" (measured at worst {gate_value(stem, worst)})"
+            text += f" (worst measured {gate_value(stem, worst)})"
         parts.append(text)
     return [Reliance("note", f"Loosened: {'; '.join(parts)}. {gates.reason}")] if parts else []
+
+
+def _limit(gate: str, limit: float) -> str:
+    return gate_value(gate, limit).lstrip("+")
 
 
 def _arms(content: Content) -> list[Reliance]:
@@ -102,7 +127,8 @@ def _size(content: Content) -> list[Reliance]:
     blocks = {trial.block for trial in content.analysis.trials if trial.used}
     steady = content.analysis.steady_state
     if blocks:
-        text = f"Every mean rests on {len(blocks)} {'block' if len(blocks) == 1 else 'blocks'}. {steady.text}"
+        words = "1 block" if len(blocks) == 1 else f"{len(blocks)} blocks"
+        text = f"Every mean is over {words}; a block runs every configuration once. {steady.text}"
         lines.append(
             Reliance("note" if len(blocks) < 2 or steady.judged == 0 or steady.unsteady else "good", text)
         )

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from waylab.report.page.content import Content
 from waylab.runfolder import rules as verdicts
 
+_Levels = dict[str, list[str]]
+
 
 @dataclass(frozen=True)
 class RuleLine:
@@ -29,9 +31,23 @@ def rules(content: Content) -> list[RuleLine]:
 
 
 def comparisons(content: Content) -> list[RuleLine]:
-    """Return every comparison that the specification announced, with its verdict."""
+    """Return the comparisons that the specification announced, with their verdicts.
+
+    One of the same contrast as a rule is left out, because the rule states the same ratio and interval. The table of
+    comparisons has all.
+    """
     announced = [one for one in content.analysis.comparisons if one.role == "effect"]
-    return [RuleLine(one.verdict, said) for one, said in zip(announced, content.analysis.answer, strict=True)]
+    known = [_contrast(rule.metric, rule.of, rule.to) for rule in content.analysis.rules]
+    return [
+        RuleLine(one.verdict, said)
+        for one, said in zip(announced, content.analysis.answer, strict=True)
+        if _contrast(one.metric, {one.factor: [one.candidate]}, {one.factor: [one.baseline]}) not in known
+    ]
+
+
+def _contrast(metric: str, of: _Levels, to: _Levels) -> tuple[str, list[_Levels]]:
+    """Return what identifies a contrast; a ratio and its inverse are the same one."""
+    return metric, sorted((of, to), key=str)
 
 
 def hypothesis_verdict(content: Content) -> str:

@@ -2,6 +2,7 @@
 
 from html import escape
 
+from waylab.analysis.across.metrics import metric_words
 from waylab.report.page.content import Content
 from waylab.report.page.numbers import (
     NONE,
@@ -13,11 +14,18 @@ from waylab.report.page.numbers import (
     time_text,
 )
 from waylab.report.tables.table import table
-from waylab.runfolder.analysis import Change
+from waylab.runfolder.analysis import Change, Comparison
 from waylab.runfolder.effects import Effect, Share
+from waylab.runfolder.words import level_text
 
 # Between these ratios a change is shown in percent.
 _NEAR = (0.4, 2.5)
+
+
+def comparison_name(comparison: Comparison) -> str:
+    """Name metric and levels of a comparison: `throughput: 3 replicas / 1 replica`."""
+    of, to = (level_text(comparison.factor, label) for label in (comparison.candidate, comparison.baseline))
+    return f"{metric_words(comparison.metric)}: {of} / {to}"
 
 
 def comparisons_table(content: Content) -> str:
@@ -30,7 +38,7 @@ def comparisons_table(content: Content) -> str:
             overall = part is c.overall
             rows.append(
                 [
-                    f"{escape(c.metric)}: {escape(c.candidate)} / {escape(c.baseline)}",
+                    escape(comparison_name(c)),
                     escape(levels),
                     shown(c.baseline_value.mean, time) if overall else "",
                     shown(c.candidate_value.mean, time) if overall else "",

@@ -1,5 +1,6 @@
 """Tables of the section `checks`: gates, laws, steady state and residuals. They say which trials can be trusted."""
 
+from collections.abc import Mapping
 from html import escape
 
 from waylab.report.page.content import Content
@@ -16,6 +17,7 @@ from waylab.report.page.numbers import (
 )
 from waylab.report.tables.table import table
 from waylab.runfolder.numbers import WorstLaw
+from waylab.runfolder.run import GateLimits
 from waylab.runfolder.trial_numbers import Gate, WithinPercentile, WithinTrial
 
 _PERCENTS = ("50", "95", "99", "99.9")
@@ -45,7 +47,8 @@ def gate_limits_table(content: Content) -> str:
         for gate in trial.gates:
             if gate.passed is not None:
                 gates.setdefault(gate.name, []).append(gate)
-    loosened = {name.removesuffix("_max").removesuffix("_min") for name in content.spec.gates.loosened}
+    gates_of = content.spec.gates
+    loosened = {name.removesuffix("_max").removesuffix("_min"): name for name in gates_of.loosened}
     rows = []
     for name, found in gates.items():
         failed = sum(gate.passed is False for gate in found)
@@ -54,7 +57,7 @@ def gate_limits_table(content: Content) -> str:
         rows.append(
             [
                 escape(gate_words(name)),
-                escape(gate_limit(name, found[0].limit)) + (" <b>loosened</b>" if name in loosened else ""),
+                escape(gate_limit(name, found[0].limit)) + _loosened(name, loosened, gates_of),
                 shown(worst, lambda value, name=name: gate_value(name, value)),  # type: ignore[misc]
                 f"{mark} {shown(len(found))} trials",
             ]
@@ -64,6 +67,14 @@ def gate_limits_table(content: Content) -> str:
         rows,
         "What a trial must meet so that its numbers are used. Gates that do not apply to this load are left out.",
     )
+
+
+def _loosened(gate: str, loosened: Mapping[str, str], limits: GateLimits) -> str:
+    """Mark a loosened limit, with the usual one beside it."""
+    if gate not in loosened:
+        return ""
+    usual = limits.usual.get(loosened[gate])
+    return " <b>loosened</b>" + (f", usually {escape(gate_limit(gate, usual))}" if usual is not None else "")
 
 
 def _furthest(gates: list[Gate]) -> float | None:

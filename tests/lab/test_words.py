@@ -1,0 +1,61 @@
+"""Words for the levels of factors, and the warning about a busy machine."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from waylab.analysis.across.machine_load import busy_machine
+from waylab.analysis.across.rule_words import pooled_text
+from waylab.report.figures.figure import LOG, quantity_axis
+from waylab.runfolder.words import labels_text, level_text, levels_text
+
+
+@pytest.mark.parametrize(
+    ("factor", "label", "words"),
+    [
+        ("replicas", "1", "1 replica"),
+        ("replicas", "3", "3 replicas"),
+        ("replicas", "half", "replicas half"),
+        ("proxies", "1", "1 proxy"),
+        ("data_size", "128", "data size 128"),
+        ("dispatch", "shared", "dispatch shared"),
+        ("test_time_s", "2", "test time 2 s"),
+        ("backends.count", "3", "3 backends"),
+        ("proxy.loops", "2", "2 proxy loops"),
+        ("ratio", "1:19", "ratio 1:19"),
+    ],
+)
+def test_a_level_reads_as_a_person_says_it(factor, label, words):
+    assert level_text(factor, label) == words
+
+
+def test_several_levels_are_a_list():
+    assert labels_text("replicas", ["1", "3"]) == "1 or 3 replicas"
+    assert levels_text({"clients": "128", "replicas": "1"}) == "128 clients, 1 replica"
+    combinations = [{"clients": n, "dispatch": d} for n in ("1", "8") for d in ("pool", "fused")]
+    assert pooled_text(combinations) == "1 and 8 clients and dispatch pool and fused"
+    assert pooled_text([{"clients": str(n)} for n in range(9)]) == "all 9 levels of clients"
+    assert pooled_text([{}]) == ""
+
+
+def made(foreign, steal=0.0):
+    cpu = SimpleNamespace(foreign_share=foreign, steal_share=steal)
+    return SimpleNamespace(content=SimpleNamespace(numbers=True), numbers=SimpleNamespace(cpu=cpu))
+
+
+def test_a_busy_machine_is_named_with_its_number():
+    assert busy_machine([made(0.02), made(0.05)]) == []
+    assert busy_machine([made(None)]) == [] and busy_machine([]) == []
+    (line,) = busy_machine([made(0.3), made(0.5)])
+    assert "other programs used 40 % of its CPU time (worst trial: 50 %)" in line
+    (line,) = busy_machine([made(0.02, 0.2)])
+    assert "other virtual machines took 20 %" in line and "other programs" not in line
+
+
+def test_an_axis_is_logarithmic_from_a_decade_on_and_says_so():
+    linear = quantity_axis("y:Q", "time", "ms", [{"y": 1.0}, {"y": 9.0}], "y").to_dict()
+    assert linear["title"] == "time (ms)" and linear["scale"]["zero"]
+    wide = quantity_axis("y:Q", "time", "ms", [{"y": 1.0}, {"y": 11.0}], "y").to_dict()
+    assert wide["title"] == f"time (ms, {LOG})" and wide["scale"]["type"] == "log"
+    # Zero and negative values have no place on a logarithm.
+    assert quantity_axis("y:Q", "time", "ms", [{"y": 0.0}, {"y": 11.0}], "y").to_dict()["scale"]["zero"]
