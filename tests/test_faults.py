@@ -36,6 +36,20 @@ class Servers:
             process.wait()
 
 
+def wait_for_gets(port, count, load):
+    """Wait until the proxy has received this many GETs. On a slow machine, the prefill of the load takes seconds."""
+    deadline, received = time.monotonic() + 120, 0
+    with connect(port) as client, client.makefile("rb") as replies:
+        while received < count:
+            assert load.poll() is None and time.monotonic() < deadline, f"{received} GETs were received"
+            time.sleep(0.1)
+            client.sendall(b"stats\r\n")
+            for line in iter(replies.readline, b"END\r\n"):
+                assert line, "the proxy closed the connection"
+                if line.startswith(b"STAT cmd_get "):
+                    received = int(line.split()[2])
+
+
 @pytest.fixture
 def servers():
     three = Servers()
@@ -75,7 +89,7 @@ def test_every_request_is_answered_while_servers_are_killed_and_frozen(servers, 
         command += ["--key-maximum", "1000", "--test-time", "60s", "--warm-up", "0s", "--failed-max", "1"]
         command += ["--json-out-file", str(summary)]
         load = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        time.sleep(1.0)
+        wait_for_gets(int(address.rpartition(":")[2]), 1000, load)
         servers.processes[0].kill()
         servers.processes[0].wait()
         time.sleep(1.0)

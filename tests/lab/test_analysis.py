@@ -104,7 +104,7 @@ def test_a_missing_trial_does_not_shift_the_ratio(run_folder):
 BAD = [
     ("generator_cpu", Truth(share=0.95)),
     ("foreign_cpu", Truth(foreign_share=0.4)),
-    ("steal", Truth(steal_share=0.2)),
+    ("steal", Truth(steal_share=0.15)),
     ("hit_ratio", Truth(misses=1000)),
     ("interactive_law", Truth(law_error=0.05)),
     ("dropped_records", Truth(dropped=1)),
