@@ -213,13 +213,16 @@ class Client:
         return _one(self._poll(f"{_queue(queue)}/messages:receive", parameters, wait_s))
 
     def acknowledge(self, lease_token: str) -> None:
-        """Delete a message that has been processed. `ProblemError` of type `lease-expired` if its lease has expired."""
-        self._request("POST", f"/v1/leases/{_quoted(lease_token)}/acknowledge")
+        """Delete a message that has been processed. `ProblemError` of type `lease-expired` if another client has it.
+
+        A repeated acknowledgement succeeds, so the request is retried also if its outcome is unknown.
+        """
+        self._request("POST", f"/v1/leases/{_quoted(lease_token)}/acknowledge", is_repeatable=True)
 
     def acknowledge_batch(self, lease_tokens: Iterable[str]) -> list[str]:
-        """Acknowledge several messages, and return the tokens whose leases had expired."""
+        """Acknowledge several messages, and return the tokens of leases that went to other clients."""
         document = {"lease_tokens": list(lease_tokens)}
-        reply = self._request("POST", "/v1/leases:acknowledge", document=document)
+        reply = self._request("POST", "/v1/leases:acknowledge", document=document, is_repeatable=True)
         expired: list[str] = reply.json()["not_acknowledged"]
         return expired
 
@@ -255,6 +258,7 @@ class Client:
         document: dict[str, Any] | None = None,
         key: str | None = None,
         wait_s: float = 0.0,
+        is_repeatable: bool = False,
     ) -> httpx.Response:
         """Send a request. Retry it while there is time, if it was not applied or can be applied twice."""
         headers = {}
@@ -277,7 +281,7 @@ class Client:
             try:
                 return self._once(request)
             except (UnreachableError, InDoubtError) as error:
-                if isinstance(error, InDoubtError) and key is None:
+                if isinstance(error, InDoubtError) and key is None and not is_repeatable:
                     raise
                 wanted_s = pause_s
                 pause_s = min(2 * pause_s, 1.0)

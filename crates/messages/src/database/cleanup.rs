@@ -18,12 +18,17 @@ const PIECE: &str = "DELETE FROM {table} WHERE ctid = ANY (ARRAY(
     WHERE queue.deleted_at IS NOT NULL LIMIT 5000 FOR UPDATE OF m SKIP LOCKED))";
 
 /// The tables with rows of queues.
-const TABLES: [&str; 3] = ["message", "invisible_message", "idempotency_key"];
+const TABLES: [&str; 4] = ["message", "invisible_message", "idempotency_key", "lost_lease"];
 
 /// Idempotency keys past their retention.
 const KEYS: &str = "DELETE FROM idempotency_key WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM idempotency_key WHERE created_at < now() - $1::bigint * interval '1 millisecond'
     ORDER BY created_at LIMIT 5000 FOR UPDATE SKIP LOCKED))";
+
+/// Lost leases whose holders have had as long to acknowledge them.
+const LOST_LEASES: &str = "DELETE FROM lost_lease WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM lost_lease WHERE lost_at < now() - $1::bigint * interval '1 millisecond'
+    ORDER BY lost_at LIMIT 5000 FOR UPDATE SKIP LOCKED))";
 
 /// After this time, which is longer than the statement timeout, every send has ended that was running when its queue was deleted.
 const FORGET: &str = "DELETE FROM queue WHERE deleted_at < now() - interval '2 minutes'
@@ -74,7 +79,7 @@ async fn clean_up(
         _ => client.insert(database.connect_in_background().await?),
     };
     // The tables may not exist yet.
-    let there = client.query_one("SELECT to_regclass('idempotency_key') IS NOT NULL", &[]).await?;
+    let there = client.query_one("SELECT to_regclass('lost_lease') IS NOT NULL", &[]).await?;
     if !there.get::<_, bool>(0) {
         health.note_round(BackgroundLoop::Cleanup);
         return Ok(());
@@ -86,8 +91,10 @@ async fn clean_up(
         }
     }
     let kept_ms = i64::try_from(key_retention.as_millis()).unwrap_or(i64::MAX);
-    while client.execute(KEYS, &[&kept_ms]).await? > 0 {
-        health.note_round(BackgroundLoop::Cleanup);
+    for old in [KEYS, LOST_LEASES] {
+        while client.execute(old, &[&kept_ms]).await? > 0 {
+            health.note_round(BackgroundLoop::Cleanup);
+        }
     }
     client.execute(FORGET, &[]).await?;
     health.note_round(BackgroundLoop::Cleanup);

@@ -194,6 +194,7 @@ mod tests {
             receiver: receiver.into(),
             sent_unix_us: 0,
             body: Vec::new(),
+            dead_letter: None,
             lease: None,
         }
     }

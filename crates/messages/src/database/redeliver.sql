@@ -1,38 +1,59 @@
 -- Handles a batch of messages that are due: back into their queue in their old place, into the dead-letter queue after the last attempt, or
--- deleted if the message expired or its queue was deleted. Rows and queues that another transaction has locked are left to it. The rows with a
--- `skipped_id` are the queues whose messages were left.
+-- deleted if the message expired or its queue was deleted. If the queue has a backoff, a message whose lease expired waits for it first.
+-- Rows and queues that another transaction has locked are left to it. The rows with a `skipped_id` are the queues whose messages were left.
 WITH due AS MATERIALIZED (
-    SELECT queue_id, id, attempts, expires_at FROM invisible_message
+    SELECT queue_id, id, attempts, expires_at, lease_secret IS NOT NULL AND NOT is_backing_off AS has_expired FROM invisible_message
     WHERE due_at <= now() AND due_at > to_timestamp($1::bigint / 1000.0) AND queue_id <> ALL ($3::integer[]) AND id <> ALL ($4::bigint[])
     ORDER BY due_at LIMIT $2 FOR UPDATE SKIP LOCKED
-), target AS MATERIALIZED (
+), known AS MATERIALIZED (
     SELECT due.queue_id, due.id, queue.name, dead.name AS dead_name, dead.id AS dead_id,
         now() + dead.expiry_ms * interval '1 millisecond' AS dead_expires_at,
-        CASE WHEN queue.id IS NOT NULL AND (due.expires_at IS NULL OR due.expires_at > now()) THEN coalesce(dead.id, queue.id) END AS to_id
+        CASE WHEN queue.id IS NOT NULL AND (due.expires_at IS NULL OR due.expires_at > now()) THEN coalesce(dead.id, queue.id) END AS to_id,
+        CASE WHEN due.has_expired AND dead.id IS NULL THEN {backoff_ms} END AS backoff_ms
     FROM due
         LEFT JOIN queue ON queue.id = due.queue_id AND queue.deleted_at IS NULL
         LEFT JOIN queue AS dead ON dead.id = queue.dead_letter_queue_id AND dead.deleted_at IS NULL AND due.attempts >= queue.attempts
+), target AS MATERIALIZED (
+    SELECT *, to_id IS NOT NULL AND backoff_ms IS NOT NULL AS is_postponed FROM known
+), postponed AS (
+    UPDATE invisible_message AS m SET is_backing_off = true, due_at = now() + target.backoff_ms * interval '1 millisecond'
+    FROM target WHERE target.is_postponed AND m.queue_id = target.queue_id AND m.id = target.id
 ), locked AS MATERIALIZED (
     -- The transaction that ends a queue's era waits for these locks. Ordered, so that it cannot deadlock with this one.
-    SELECT queue.id, queue.min_redelivered_id FROM queue WHERE id IN (SELECT to_id FROM target) ORDER BY id FOR UPDATE SKIP LOCKED
+    SELECT queue.id, queue.min_redelivered_id FROM queue WHERE id IN (SELECT to_id FROM target WHERE NOT is_postponed)
+    ORDER BY id FOR UPDATE SKIP LOCKED
 ), movable AS MATERIALIZED (
-    SELECT * FROM target WHERE to_id IS NULL OR to_id IN (SELECT locked.id FROM locked)
+    SELECT * FROM target WHERE NOT is_postponed AND (to_id IS NULL OR to_id IN (SELECT locked.id FROM locked))
 ), removed AS (
     DELETE FROM invisible_message AS m USING movable WHERE m.queue_id = movable.queue_id AND m.id = movable.id
-    RETURNING m.*, movable.to_id, movable.dead_id, movable.dead_expires_at
+    RETURNING m.*, movable.to_id, movable.name, movable.dead_id, movable.dead_expires_at
 ), recorded AS (
     UPDATE queue SET min_redelivered_id = least(queue.min_redelivered_id, lowest.id)
     FROM (SELECT to_id, min(id) AS id FROM movable GROUP BY to_id) AS lowest JOIN locked ON locked.id = lowest.to_id
     WHERE queue.id = locked.id AND lowest.id < locked.min_redelivered_id
 ), inserted AS (
-    INSERT INTO message (id, queue_id, receiver, sender, sent_at, body, expires_at, attempts)
-    SELECT id, to_id, receiver, sender, sent_at, body,
-        CASE WHEN dead_id IS NULL THEN expires_at ELSE dead_expires_at END, CASE WHEN dead_id IS NULL THEN attempts ELSE 0 END
-    FROM removed WHERE to_id IS NOT NULL
+    INSERT INTO message (id, queue_id, receiver, sender, sent_at, body, expires_at, attempts, lease_secret, first_received_at, dead_letter)
+    SELECT id, to_id, receiver, sender, sent_at, body, expires_at, attempts, lease_secret, first_received_at, dead_letter
+    FROM removed WHERE to_id IS NOT NULL AND dead_id IS NULL
+), buried AS (
+    INSERT INTO message (id, queue_id, receiver, sender, sent_at, body, expires_at, dead_letter)
+    SELECT id, to_id, receiver, sender, sent_at, body, dead_expires_at, jsonb_build_object(
+        'queue', name, 'attempts', attempts,
+        'first_received_unix_us', (extract(epoch FROM first_received_at) * 1000000)::bigint,
+        'last_received_unix_us', (extract(epoch FROM received_at) * 1000000)::bigint,
+        'reason', CASE WHEN lease_secret IS NULL THEN 'nacked' ELSE 'lease-expired' END)
+    FROM removed WHERE to_id IS NOT NULL AND dead_id IS NOT NULL
+), lost AS (
+    INSERT INTO lost_lease (queue_id, id, secret)
+    SELECT queue_id, id, lease_secret FROM removed WHERE dead_id IS NOT NULL AND lease_secret IS NOT NULL
+    ON CONFLICT DO NOTHING
 )
-SELECT count(*) AS messages, CASE WHEN to_id IS NOT NULL THEN coalesce(dead_name, name) END AS queue, dead_name IS NOT NULL AS is_dead,
+SELECT count(*) AS messages, CASE WHEN to_id IS NOT NULL THEN coalesce(dead_name, name) END AS queue,
+    CASE WHEN to_id IS NULL THEN 'deleted' WHEN dead_name IS NOT NULL THEN 'dead_lettered' ELSE 'visible' END AS outcome,
     NULL::integer AS skipped_id
 FROM movable GROUP BY 2, 3
 UNION ALL
-SELECT count(*), NULL, false, queue_id FROM target
-WHERE to_id IS NOT NULL AND to_id NOT IN (SELECT locked.id FROM locked) GROUP BY queue_id
+SELECT count(*), NULL, 'postponed', NULL FROM target WHERE is_postponed HAVING count(*) > 0
+UNION ALL
+SELECT count(*), NULL, 'skipped', queue_id FROM target
+WHERE NOT is_postponed AND to_id IS NOT NULL AND to_id NOT IN (SELECT locked.id FROM locked) GROUP BY queue_id

@@ -7,8 +7,9 @@ use crate::database::connection::Database;
 use crate::database::error::{DatabaseError, one_line};
 use crate::database::peers::Peers;
 use crate::database::set_aside::SetAside;
-use crate::observe::journal::Journal;
+use crate::observe::journal::{DUE_OUTCOMES, Journal};
 use crate::path::health::{BackgroundLoop, Health};
+use crate::path::statement::prepare::backoff_ms;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -28,9 +29,7 @@ const FULL_SCAN_EVERY_MS: i64 = 30_000;
 /// Longer than the statement timeout, so that everything that was running during the last full scan lies after its start.
 const OVERLAP_MS: i64 = 60_000;
 
-/// Indices into `DUE_OUTCOMES` of the journal.
-const VISIBLE: usize = 0;
-const DEAD_LETTERED: usize = 1;
+/// The index of deleted messages in `DUE_OUTCOMES`.
 const DELETED: usize = 2;
 
 /// The first message that is due, as redeliver.sql finds it.
@@ -127,11 +126,12 @@ async fn redeliver_all(
 impl RedeliverySession {
     async fn open(database: &Database) -> Result<Option<RedeliverySession>, DatabaseError> {
         let client = database.connect_in_background().await?;
-        let there = client.query_one("SELECT to_regclass('idempotency_key') IS NOT NULL", &[]).await?;
+        let there = client.query_one("SELECT to_regclass('lost_lease') IS NOT NULL", &[]).await?;
         if !there.get::<_, bool>(0) {
             return Ok(None);
         }
-        let due = client.prepare(include_str!("redeliver.sql")).await?;
+        let due = include_str!("redeliver.sql").replace("{backoff_ms}", &backoff_ms("due"));
+        let due = client.prepare(&due).await?;
         let (first, next) = (client.prepare(FIRST).await?, client.prepare(NEXT).await?);
         let (expired, delete_expired) = (client.prepare(EXPIRED).await?, client.prepare(DELETE_EXPIRED).await?);
         let (aside, next_expiry) = (SetAside::default(), Instant::now());
@@ -179,14 +179,13 @@ impl RedeliverySession {
                 self.aside.add_queue(skipped);
                 continue;
             }
-            let to = match (row.get::<_, Option<&str>>(1), row.get(2)) {
-                (None, _) => DELETED,
-                (Some(queue), is_dead) => {
-                    around.peers.notify(queue);
-                    if is_dead { DEAD_LETTERED } else { VISIBLE }
-                }
-            };
-            around.journal.count_due(to, messages.unsigned_abs());
+            if let Some(queue) = row.get::<_, Option<&str>>(1) {
+                around.peers.notify(queue);
+            }
+            let outcome: &str = row.get(2);
+            if let Some(index) = DUE_OUTCOMES.iter().position(|known| *known == outcome) {
+                around.journal.count_due(index, messages.unsigned_abs());
+            }
         }
         Ok(found >= limit)
     }

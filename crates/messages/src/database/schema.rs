@@ -4,10 +4,11 @@ use crate::database::error::SchemaError;
 use tokio_postgres::Client;
 
 /// Every step, in order. A released step is never changed.
-const STEPS: [&str; 3] = [
+const STEPS: [&str; 4] = [
     include_str!("migrations/0001_queues_and_messages.sql"),
     include_str!("migrations/0002_leases_delays_and_keys.sql"),
     include_str!("migrations/0003_low_water_marks.sql"),
+    include_str!("migrations/0004_lost_leases_and_dead_letters.sql"),
 ];
 
 /// Locked while the schema is changed, because several services may start at once. The number is arbitrary but must stay the same.

@@ -110,6 +110,7 @@ fn document(message: &Message, body_base64: String) -> MessageDocument<'_> {
         receiver: (!message.receiver.is_empty()).then_some(message.receiver.as_str()),
         sent_unix_us: message.sent_unix_us,
         body_base64,
+        dead_letter: message.dead_letter.as_ref(),
         lease_token: leased.map(|leased| leased.token.to_string()),
         attempt: leased.map(|leased| leased.attempt),
     }
@@ -151,7 +152,16 @@ mod tests {
         let token = LeaseToken::new(1, id, "0".repeat(32));
         let (queue, sender, receiver) = ("q".into(), "al\"ice".into(), if id == 1 { "bob" } else { "" }.into());
         let body = vec![b'x'; bytes];
-        Message { id, queue, sender, receiver, sent_unix_us: 7, body, lease: Some(Lease { token, attempt: 1 }) }
+        Message {
+            id,
+            queue,
+            sender,
+            receiver,
+            sent_unix_us: 7,
+            body,
+            dead_letter: None,
+            lease: Some(Lease { token, attempt: 1 }),
+        }
     }
 
     #[tokio::test]

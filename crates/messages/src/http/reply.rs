@@ -94,6 +94,9 @@ fn one(message: Message, reservation: Option<Reservation>) -> Response {
             HeaderValue::from_str(&leased.token.to_string()).unwrap_or(HeaderValue::from_static("?")),
         );
     }
+    if let Some(text) = message.dead_letter.as_ref().and_then(|letter| serde_json::to_string(letter).ok()) {
+        put("waystage-dead-letter", HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("?")));
+    }
     let names = [
         ("waystage-queue", &message.queue),
         ("waystage-sender", &message.sender),
@@ -126,6 +129,7 @@ fn queue_document(queue: &QueueState) -> documents::QueueDocument<'_> {
         dead_letter_queue: settings.dead_letter_queue.as_deref(),
         expiry: time(settings.expiry_ms),
         lease: time(settings.lease_ms),
+        backoff: time(settings.backoff_ms),
         visible: queue.visible,
         invisible: queue.invisible,
         counted_up_to: COUNT_MAX,

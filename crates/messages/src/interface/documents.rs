@@ -33,6 +33,7 @@ pub(crate) struct QueueSettingsDocument {
     pub(crate) dead_letter_queue: Option<String>,
     pub(crate) expiry: Option<String>,
     pub(crate) lease: Option<String>,
+    pub(crate) backoff: Option<String>,
 }
 
 /// Leases that are acknowledged together, each on its own.
@@ -76,6 +77,10 @@ pub(crate) struct MessageDocument<'m> {
     pub(crate) sent_unix_us: i64,
     #[schema(content_encoding = "base64")]
     pub(crate) body_base64: String,
+    /// Only of a message in a dead-letter queue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub(crate) dead_letter: Option<&'m DeadLetter>,
     /// Only of a received message: acknowledges, extends or nacks it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -84,6 +89,21 @@ pub(crate) struct MessageDocument<'m> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub(crate) attempt: Option<i32>,
+}
+
+/// Where a dead letter comes from, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct DeadLetter {
+    /// The queue in which it was received.
+    pub(crate) queue: String,
+    /// How often it was received there.
+    pub(crate) attempts: i32,
+    /// Microseconds since 1970.
+    pub(crate) first_received_unix_us: Option<i64>,
+    /// Microseconds since 1970.
+    pub(crate) last_received_unix_us: Option<i64>,
+    /// How its last lease ended: `nacked` or `lease-expired`.
+    pub(crate) reason: String,
 }
 
 /// A queue with its settings and counts.
@@ -103,6 +123,9 @@ pub(crate) struct QueueDocument<'q> {
     /// Visibility timeout of receives without one; null: 30s.
     #[schema(required = true)]
     pub(crate) lease: Option<String>,
+    /// First pause before a message is redelivered; it doubles with each attempt, up to an hour. Null: none.
+    #[schema(required = true)]
+    pub(crate) backoff: Option<String>,
     /// Messages that can be received.
     pub(crate) visible: i64,
     /// Messages in flight (leased) or delayed.

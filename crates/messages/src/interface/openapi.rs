@@ -189,6 +189,14 @@ fn carrying(response: ResponseBuilder, content: Content) -> ResponseBuilder {
             let body = ContentBuilder::new().schema(Some(schemas::bytes())).build();
             let response = response.content("application/octet-stream", body);
             let response = response.content("application/json", document(schema).build());
+            let dead = schemas::text();
+            let response = response.header(
+                "Waystage-Dead-Letter",
+                HeaderBuilder::new()
+                    .schema(Some(dead))
+                    .description(Some("The document `DeadLetter`. Missing: it is not a dead letter."))
+                    .build(),
+            );
             let of_lease = [
                 (
                     "Waystage-LeaseToken-Token",

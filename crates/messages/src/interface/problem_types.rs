@@ -18,7 +18,11 @@ pub(crate) const PROBLEM_TYPES: &[ProblemType] = &[
     problem_type("unknown-queue", 404, "no queue has this name"),
     problem_type("method-not-allowed", 405, "the path has other methods, listed in the header `Allow`"),
     problem_type("request-timeout", 408, "the body did not arrive in time; nothing was done"),
-    problem_type("lease-expired", 410, "the lease has expired or never existed"),
+    problem_type(
+        "lease-expired",
+        410,
+        "the lease has expired (an acknowledgement: another client has the message), or never existed",
+    ),
     problem_type("body-too-large", 413, "the body exceeds the limit"),
     problem_type("not-json", 415, "the media type of the body is not JSON"),
     problem_type("invalid-name", 422, "the name of a queue, sender or receiver is not valid"),

@@ -1,6 +1,8 @@
 //! Rules for names of queues, senders and receivers, and for idempotency keys. Names are in paths, headers and an index, so they are short
 //! and plain.
 
+use std::time::Duration;
+
 /// The longest name.
 pub(crate) const NAME_BYTES_MAX: usize = 80;
 
@@ -15,6 +17,9 @@ pub(crate) const KEY_PATTERN: &str = "^[!-~]+$";
 
 /// Names in one page of a list of queues.
 pub(crate) const NAMES_MAX: usize = 1000;
+
+/// The longest `backoff` of a queue, and the longest pause that follows from it.
+pub(crate) const BACKOFF_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// The highest `attempts` of a queue.
 pub(crate) const ATTEMPTS_MAX: i32 = 1000;

@@ -9,9 +9,9 @@ use std::sync::{Mutex, PoisonError};
 
 /// The values of the label `operation`.
 pub(crate) const OPERATION_LABELS: [&str; 7] = ["send", "pop", "receive", "lease", "peek", "queues", "other"];
-/// What happens to a message whose lease, delay or expiry is over: it is visible in its queue again, it moves to the dead-letter queue, or
-/// it is deleted.
-pub(crate) const DUE_OUTCOMES: [&str; 3] = ["visible", "dead_lettered", "deleted"];
+/// What happens to a message whose lease, delay or expiry is over: it is visible in its queue again, it moves to the dead-letter queue, it
+/// is deleted, or it waits for the queue's backoff.
+pub(crate) const DUE_OUTCOMES: [&str; 4] = ["visible", "dead_lettered", "deleted", "postponed"];
 /// The intervals of a request, and its total time.
 pub(crate) const SERIES: usize = INTERVALS.len() + 1;
 const LONGEST_NS: u64 = 600_000_000_000;

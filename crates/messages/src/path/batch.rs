@@ -201,6 +201,7 @@ mod tests {
             receiver: String::new(),
             sent_unix_us: 0,
             body: Vec::new(),
+            dead_letter: None,
             lease: None,
         };
         let distributed = distribute((1..=4).map(message).collect(), [1, 2, 2, 1].into_iter());

@@ -11,7 +11,7 @@ pub(crate) enum Failure {
     UnknownQueue,
     #[error("the dead-letter queue does not exist: create it first")]
     UnknownDeadLetterQueue,
-    #[error("the lease has expired or never existed")]
+    #[error("the lease has expired, another client has the message, or the lease never existed")]
     LeaseExpired,
     #[error("this key was used for a send with other bodies or receivers")]
     KeyReused,

@@ -42,7 +42,7 @@ pub(crate) struct LeaseRequest {
     pub(crate) tokens: Vec<LeaseToken>,
     /// The tokens as the client wrote them.
     pub(crate) written: Vec<String>,
-    /// The visibility timeout of an extension (0: the queue's own), or the delay of a nack.
+    /// The visibility timeout of an extension (0: the queue's own), or the delay of a nack (below 0: the queue's backoff).
     pub(crate) time_ms: i64,
     /// Whether an expired lease is a failure; otherwise the answer lists it.
     pub(crate) is_single: bool,

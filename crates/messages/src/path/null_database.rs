@@ -69,6 +69,7 @@ impl NullDatabase {
             receiver: scope.receiver.clone(),
             sent_unix_us: i64::try_from(clock::unix_now() / 1000).unwrap_or(i64::MAX),
             body: body.clone(),
+            dead_letter: None,
             lease: is_leased.then(|| Lease { token: LeaseToken::new(1, 1, "0".repeat(32)), attempt: 1 }),
         };
         (0..count).map(message).collect()

@@ -1,5 +1,6 @@
 //! What a request asks the service to do, and the answer: the types that pass between the steps. Knows neither HTTP nor SQL.
 
+use crate::interface::documents::DeadLetter;
 use crate::observe::measurements::Measurements;
 use crate::path::caller::Caller;
 use crate::path::failure::Failure;
@@ -60,7 +61,7 @@ pub(crate) struct FetchRequest {
 pub(crate) const COUNT_MAX: i64 = 10_000;
 
 /// The attempts of a queue that has a dead-letter queue and no `attempts`.
-pub(crate) const DEFAULT_ATTEMPTS: i32 = 5;
+pub(crate) const DEFAULT_ATTEMPTS: i32 = 20;
 
 /// The settings of a queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -73,6 +74,8 @@ pub(crate) struct QueueSettings {
     pub(crate) expiry_ms: Option<i64>,
     /// The visibility timeout of receives without one.
     pub(crate) lease_ms: Option<i64>,
+    /// The first pause before a redelivery; it doubles with each attempt.
+    pub(crate) backoff_ms: Option<i64>,
 }
 
 /// A queue with its settings and counts.
@@ -135,6 +138,8 @@ pub(crate) struct Message {
     /// Microseconds since 1970.
     pub(crate) sent_unix_us: i64,
     pub(crate) body: Vec<u8>,
+    /// If it is a dead letter: where it comes from, and why.
+    pub(crate) dead_letter: Option<DeadLetter>,
     /// None if it was popped or peeked at.
     pub(crate) lease: Option<Lease>,
 }

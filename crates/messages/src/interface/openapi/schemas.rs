@@ -1,7 +1,7 @@
 //! Schemas of what clients send: names, durations, counts, and the documents with them. They contain the limits of the service.
 
 use crate::config::Limits;
-use crate::interface::rules::{ATTEMPTS_MAX, NAME_BYTES_MAX, NAME_PATTERN};
+use crate::interface::rules::{ATTEMPTS_MAX, BACKOFF_MAX, NAME_BYTES_MAX, NAME_PATTERN};
 use serde_json::json;
 use std::time::Duration;
 use utoipa::openapi::schema::{
@@ -67,13 +67,14 @@ fn settings(limits: &Limits) -> RefOr<Schema> {
         ObjectBuilder::new()
             .property("expiry", or_null(time(limits.expiry, false)))
             .property("lease", or_null(time(limits.lease, false)))
+            .property("backoff", or_null(time(BACKOFF_MAX, false)))
     };
     let attempts = ObjectBuilder::new()
         .schema_type(SchemaType::Array(vec![Type::Integer, Type::Null]))
         .minimum(Some(1))
         .maximum(Some(ATTEMPTS_MAX))
         .description(Some(
-            "How often a message can be received before it moves to the dead-letter queue. Null or missing: 5.",
+            "How often a message can be received before it moves to the dead-letter queue. Null or missing: 20.",
         ));
     let other = name().description(Some("Another queue, which must exist."));
     let null = || ObjectBuilder::new().schema_type(Type::Null);
@@ -83,7 +84,7 @@ fn settings(limits: &Limits) -> RefOr<Schema> {
             both().property("attempts", attempts).property("dead_letter_queue", other).required("dead_letter_queue"),
         ))
         .item(closed(both().property("attempts", null()).property("dead_letter_queue", null())))
-        .examples([json!({ "attempts": 5, "dead_letter_queue": "orders-dead", "expiry": "60m", "lease": "30s" })])
+        .examples([json!({ "attempts": 5, "dead_letter_queue": "orders-dead", "expiry": "60m", "lease": "30s", "backoff": "1s" })])
         .into()
 }
 

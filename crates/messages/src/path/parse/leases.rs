@@ -28,8 +28,8 @@ pub(crate) fn extend(request: &HttpRequest<'_>) -> Result<ParsedRequest, Problem
 
 pub(crate) fn nack(request: &HttpRequest<'_>) -> Result<ParsedRequest, Problem> {
     let parameters = request.parameters(&["delay"])?;
-    let delay = parameters.get("delay").unwrap_or("0s");
-    Ok(single(request, LeaseAction::Nack, time_ms("delay", delay, request.limits.delay)?))
+    let delay_ms = parameters.get("delay").map_or(Ok(-1), |text| time_ms("delay", text, request.limits.delay))?;
+    Ok(single(request, LeaseAction::Nack, delay_ms))
 }
 
 pub(crate) fn acknowledge_batch(request: &HttpRequest<'_>) -> Result<ParsedRequest, Problem> {

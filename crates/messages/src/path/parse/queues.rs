@@ -4,7 +4,7 @@ use super::options::positive_ms;
 use crate::config::Limits;
 use crate::http::problem::Problem;
 use crate::interface::documents;
-use crate::interface::rules::{ATTEMPTS_MAX, NAMES_MAX, is_name};
+use crate::interface::rules::{ATTEMPTS_MAX, BACKOFF_MAX, NAMES_MAX, is_name};
 use crate::path::parse::request::{HttpRequest, ParsedRequest};
 use crate::path::work::{DEFAULT_ATTEMPTS, Page, QueueSettings, Work};
 
@@ -55,7 +55,7 @@ fn read(name: &str, body: &[u8], limits: &Limits) -> Result<Option<QueueSettings
     }
     let document: documents::QueueSettingsDocument =
         serde_json::from_slice(body).map_err(|error| Problem::invalid_request(format!("body: {error}")))?;
-    let documents::QueueSettingsDocument { attempts, dead_letter_queue, expiry, lease } = document;
+    let documents::QueueSettingsDocument { attempts, dead_letter_queue, expiry, lease, backoff } = document;
     match (&dead_letter_queue, attempts) {
         (None, Some(_)) => {
             let detail = "attempts: has no effect without dead_letter_queue; give both";
@@ -79,6 +79,7 @@ fn read(name: &str, body: &[u8], limits: &Limits) -> Result<Option<QueueSettings
         dead_letter_queue,
         expiry_ms: time("expiry", expiry, limits.expiry)?,
         lease_ms: time("lease", lease, limits.lease)?,
+        backoff_ms: time("backoff", backoff, BACKOFF_MAX)?,
     }))
 }
 
@@ -95,7 +96,7 @@ mod tests {
             read("q", br#"{"dead_letter_queue":"dead","expiry":"1h","lease":"30s"}"#, &limits).unwrap().unwrap();
         assert_eq!(
             (settings.attempts, settings.expiry_ms, settings.lease_ms),
-            (Some(5), Some(3_600_000), Some(30_000))
+            (Some(20), Some(3_600_000), Some(30_000))
         );
         let whole = read("q", br#"{"dead_letter_queue":"dead","attempts":434.0}"#, &limits).unwrap().unwrap();
         assert_eq!(whole.attempts, Some(434), "the same number in JSON");
@@ -114,6 +115,8 @@ mod tests {
             r#"{"lease":"13h"}"#,
             r#"{"lease":"0s"}"#,
             r#"{"lease":30}"#,
+            r#"{"backoff":"2h"}"#,
+            r#"{"backoff":"0s"}"#,
         ];
         for text in bad {
             assert!(read("q", text.as_bytes(), &limits).is_err(), "{text}");

@@ -133,8 +133,10 @@ fn found(rows: &[Row], fetches: usize, is_leased: bool) -> Vec<Fetched> {
                 receiver: row.get(6),
                 sent_unix_us: row.get(7),
                 body: row.get(8),
+                // Only this program writes it.
+                dead_letter: row.get::<_, Option<&str>>(9).and_then(|text| serde_json::from_str(text).ok()),
                 lease: is_leased
-                    .then(|| Lease { token: LeaseToken::new(row.get(9), id, row.get(10)), attempt: row.get(11) }),
+                    .then(|| Lease { token: LeaseToken::new(row.get(10), id, row.get(11)), attempt: row.get(12) }),
             });
         }
     }

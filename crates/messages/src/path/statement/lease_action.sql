@@ -9,5 +9,5 @@ WITH request AS MATERIALIZED (
     WHERE m.queue_id = request.queue_id AND m.id = request.id AND m.lease_secret = request.secret AND m.due_at > now()
         AND (SELECT deleted_at IS NULL FROM queue WHERE queue.id = m.queue_id)
     RETURNING request.queue_id, request.id, request.secret
-)
+){then}
 SELECT place FROM request JOIN applied USING (queue_id, id, secret)

@@ -7,7 +7,7 @@ WITH request AS MATERIALIZED (
 )
 SELECT request.place, request.queue_name <> '' AND request.queue_id IS NULL AS is_unknown, false AS is_contended,
     head.id, queue.name AS queue, head.sender, head.receiver,
-    (extract(epoch FROM head.sent_at) * 1000000)::bigint AS sent_unix_us, head.body
+    (extract(epoch FROM head.sent_at) * 1000000)::bigint AS sent_unix_us, head.body, head.dead_letter::text AS dead_letter
 FROM request LEFT JOIN LATERAL (
     SELECT * FROM (
         (SELECT m.* FROM message AS m WHERE m.receiver = request.receiver AND {scope} ORDER BY m.id LIMIT request.max_messages)

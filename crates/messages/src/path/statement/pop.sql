@@ -42,6 +42,10 @@ WITH request AS MATERIALIZED (
     FROM slot LEFT JOIN shared USING (request_group, turn)
 ), taken AS (
     DELETE FROM message WHERE ctid = ANY (ARRAY(SELECT chosen.row FROM chosen)) RETURNING *
+), lost AS (
+    -- The holders of expired leases can no longer acknowledge these messages.
+    INSERT INTO lost_lease (queue_id, id, secret) SELECT queue_id, id, lease_secret FROM taken WHERE lease_secret IS NOT NULL
+    ON CONFLICT DO NOTHING
 ){then}
 SELECT request.place, request.queue_name <> '' AND request.queue_id IS NULL AS is_unknown,
     {rows}.id IS NULL AND (EXISTS (
@@ -52,6 +56,6 @@ SELECT request.place, request.queue_name <> '' AND request.queue_id IS NULL AS i
             AND m.ctid <> ALL (ARRAY(SELECT chosen.row FROM chosen WHERE chosen.row IS NOT NULL))
     )) AS is_contended,
     {rows}.id, queue.name AS queue, {rows}.sender, {rows}.receiver,
-    (extract(epoch FROM {rows}.sent_at) * 1000000)::bigint AS sent_unix_us, {rows}.body{lease}
+    (extract(epoch FROM {rows}.sent_at) * 1000000)::bigint AS sent_unix_us, {rows}.body, {rows}.dead_letter::text AS dead_letter{lease}
 FROM request LEFT JOIN (chosen JOIN {rows} USING (id)) USING (place) LEFT JOIN queue ON queue.id = {rows}.queue_id
 ORDER BY request.place, {rows}.id

@@ -14,6 +14,9 @@ WITH request AS MATERIALIZED (
         ORDER BY m.id LIMIT $2 FOR UPDATE OF m SKIP LOCKED
     ))
     RETURNING *
+), lost AS (
+    INSERT INTO lost_lease (queue_id, id, secret) SELECT queue_id, id, lease_secret FROM taken WHERE lease_secret IS NOT NULL
+    ON CONFLICT DO NOTHING
 )
 SELECT 1::bigint AS place, request.id IS NULL AS is_unknown,
     taken.id IS NULL AND EXISTS (
@@ -21,6 +24,6 @@ SELECT 1::bigint AS place, request.id IS NULL AS is_unknown,
             AND (m.expires_at IS NULL OR m.expires_at > now())
     ) AS is_contended,
     taken.id, $1 AS queue, taken.sender, taken.receiver,
-    (extract(epoch FROM taken.sent_at) * 1000000)::bigint AS sent_unix_us, taken.body
+    (extract(epoch FROM taken.sent_at) * 1000000)::bigint AS sent_unix_us, taken.body, taken.dead_letter::text AS dead_letter
 FROM (SELECT) AS always LEFT JOIN request ON true LEFT JOIN taken ON true
 ORDER BY taken.id

@@ -15,10 +15,13 @@ const DEFAULT_VISIBILITY_TIMEOUT_MS: &str = "30000";
 
 const LEASE_COLUMNS: &str = ", leased.queue_id, replace(leased.lease_secret::text, '-', '') AS secret, leased.attempts";
 
-const ACKNOWLEDGE: &str = "DELETE FROM invisible_message AS m USING request";
-const EXTEND: &str = "UPDATE invisible_message AS m SET due_at = now() + interval '1 millisecond' * coalesce(nullif(request.time_ms, 0), \
+const EXTEND: &str = "UPDATE invisible_message AS m SET is_backing_off = false, due_at = now() + interval '1 millisecond' * coalesce(nullif(request.time_ms, 0), \
     (SELECT lease_ms FROM queue WHERE queue.id = m.queue_id), {default_ms}) FROM request";
-const NACK: &str = "UPDATE invisible_message AS m SET lease_secret = NULL, due_at = now() + request.time_ms * interval '1 millisecond' FROM request";
+const NACK: &str = "UPDATE invisible_message AS m SET lease_secret = NULL, due_at = now() + interval '1 millisecond' * CASE WHEN request.time_ms >= 0 THEN request.time_ms \
+    ELSE coalesce((SELECT {backoff_ms} FROM queue WHERE queue.id = m.queue_id), 0) END FROM request";
+/// A nacked lease cannot be acknowledged any more.
+const AFTER_NACK: &str =
+    ", lost AS (INSERT INTO lost_lease (queue_id, id, secret) SELECT * FROM applied ON CONFLICT DO NOTHING)";
 
 /// The statement that takes messages out, extended to lease them.
 fn receive(take: &str) -> String {
@@ -35,10 +38,20 @@ fn with_prefixes(list: &str, parameter: &str) -> String {
 /// One statement for each [`LeaseAction`], in its order.
 fn lease_actions() -> [String; 3] {
     let text = include_str!("lease_action.sql");
-    [ACKNOWLEDGE, EXTEND, NACK].map(|change| {
-        let commented = text.replacen("{change}", change.split(' ').next().unwrap_or_default(), 1);
-        commented.replace("{change}", &change.replace("{default_ms}", DEFAULT_VISIBILITY_TIMEOUT_MS))
-    })
+    let action = |name: &str, change: &str, then: &str| {
+        let commented = text.replacen("{change}", name, 1);
+        let change =
+            change.replace("{default_ms}", DEFAULT_VISIBILITY_TIMEOUT_MS).replace("{backoff_ms}", &backoff_ms("m"));
+        commented.replace("{change}", &change).replace("{then}", then)
+    };
+    [include_str!("acknowledge.sql").to_string(), action("extend", EXTEND, ""), action("nack", NACK, AFTER_NACK)]
+}
+
+/// The pause before a message is redelivered, in milliseconds, as an expression about a message and its row `queue`: it doubles with each
+/// attempt, up to an hour. Null without a backoff.
+pub(crate) fn backoff_ms(message: &str) -> String {
+    // LEAST ignores null.
+    format!("queue.backoff_ms * least(2 ^ least({message}.attempts - 1, 30), 3600000.0 / queue.backoff_ms)")
 }
 
 /// All statements of one connection.
@@ -51,6 +64,7 @@ pub(crate) struct Statements {
     pub(super) pop: [Statement; 2],
     pub(super) receive: [Statement; 2],
     pub(super) lease_actions: [Statement; 3],
+    pub(super) lost_leases: Statement,
     pub(super) peek: [Statement; 2],
     pub(super) waiting_queues: Statement,
     pub(super) create: Statement,
@@ -92,9 +106,10 @@ impl Statements {
             prepare_all(client, &peek),
             prepare_all(client, &lease_actions),
         )?;
-        let (send_one, pop_one) = tokio::try_join!(
+        let (send_one, pop_one, lost_leases) = tokio::try_join!(
             client.prepare(include_str!("send_one.sql")),
-            client.prepare(include_str!("pop_one.sql"))
+            client.prepare(include_str!("pop_one.sql")),
+            client.prepare(include_str!("lost_leases.sql"))
         )?;
         Ok(Statements {
             send_one,
@@ -104,6 +119,7 @@ impl Statements {
             pop,
             receive,
             lease_actions,
+            lost_leases,
             peek,
             waiting_queues,
             create,

@@ -20,8 +20,10 @@ impl Statements {
         let Some(settings) = settings else {
             return Ok(Some(client.query_opt(&self.create, &[&name]).await?.is_some()));
         };
-        let QueueSettings { attempts, dead_letter_queue, expiry_ms, lease_ms } = settings;
-        let row = client.query_opt(&self.configure, &[&name, attempts, dead_letter_queue, expiry_ms, lease_ms]).await?;
+        let QueueSettings { attempts, dead_letter_queue, expiry_ms, lease_ms, backoff_ms } = settings;
+        let parameters: [&(dyn ToSql + Sync); 6] =
+            [&name, attempts, dead_letter_queue, expiry_ms, lease_ms, backoff_ms];
+        let row = client.query_opt(&self.configure, &parameters).await?;
         Ok(row.map(|row| row.get(0)))
     }
 
@@ -34,9 +36,10 @@ impl Statements {
                 dead_letter_queue: row.get(1),
                 expiry_ms: row.get(2),
                 lease_ms: row.get(3),
+                backoff_ms: row.get(4),
             },
-            visible: row.get(4),
-            invisible: row.get(5),
+            visible: row.get(5),
+            invisible: row.get(6),
         }))
     }
 

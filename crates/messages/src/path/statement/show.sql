@@ -1,5 +1,5 @@
 -- A queue's settings and counts. Counting stops at $2, so that a long queue costs little.
-SELECT queue.attempts, dead.name AS dead_letter_queue, queue.expiry_ms, queue.lease_ms, (
+SELECT queue.attempts, dead.name AS dead_letter_queue, queue.expiry_ms, queue.lease_ms, queue.backoff_ms, (
         SELECT count(*) FROM (
             SELECT FROM message AS m WHERE m.queue_id = queue.id AND (m.expires_at IS NULL OR m.expires_at > now()) LIMIT $2
         ) AS counted
