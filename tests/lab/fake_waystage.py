@@ -83,7 +83,10 @@ def merge() -> None:
     """Merge by returning the first summary."""
     parts = sys.argv[sys.argv.index("merge") + 1 : sys.argv.index("--json-out-file")]
     content = json.loads(Path(parts[0]).read_text()) | {
-        "parts": [{"name": part, "cpu": {"share": 0.1}} for part in parts]
+        "parts": [
+            {"name": part, "cpu": {"share": 0.1}, "settings": json.loads(Path(part).read_text())["settings"]}
+            for part in parts
+        ]
     }
     Path(argument("--json-out-file")).write_text(json.dumps(content))
 
@@ -114,7 +117,7 @@ def load() -> None:
     }
     content = {
         "format": "waystage-load/1",
-        "settings": {},
+        "settings": {"clients": clients, "seed": int(argument("--seed"))},
         "measure_from_clock_ns": start,
         "measure_to_clock_ns": end,
         "measured_s": window_s,

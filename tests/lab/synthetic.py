@@ -144,7 +144,7 @@ def summary(planned: dict, truth: Truth) -> dict:
         "format": "waystage-load/1",
         "version": "0.1.0",
         "arguments": [],
-        "settings": {},
+        "settings": {"clients": load.clients, "seed": planned.seed},
         "started_unix_ns": 1,
         "measure_from_clock_ns": START_NS,
         "measure_to_clock_ns": START_NS + round(WINDOW_S * 1e9),

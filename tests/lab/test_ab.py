@@ -6,15 +6,25 @@ import math
 import numpy as np
 import pytest
 from conftest import SPEC, true_throughput
+from made import made_trial
+from msgspec.structs import replace
 from synthetic import Truth, write_trial
+from test_hostile_folders import changed
 
+from waylab.analysis.across.survivors import why_not_no_worse
 from waylab.cli import main
 from waylab.errors import LabError
+from waylab.run import InterruptedRunError
 from waylab.runfolder.comparison import RunComparison
 from waylab.runfolder.files import read, read_run
+from waylab.runfolder.trial_numbers import Gate
 from waylab.spec import read_spec
 from waylab.spec.arms import arms_spec, read_arm
 
+# One configuration of each side, without comparisons of its own.
+SMALL = SPEC[: SPEC.index("[[compare]]")].replace(
+    "clients = [4, 16]\nreplicas = [1, 2]", "clients = [4]\nreplicas = [1]"
+)
 SIDES = ("--a", "proxy.loops=1", "--b", "proxy.loops=2")
 
 
@@ -29,14 +39,16 @@ def spec(tmp_path):
 def measured(fake, monkeypatch):
     """Let a run have trials whose true ratio b / a is given, with noise of this deviation."""
 
-    def prepare(ratio, noise=0.003):
+    def prepare(ratio, noise=0.003, lost=lambda planned: None):
         def run(campaign, console, interrupt):
             random = np.random.default_rng(8)
             for planned in read_run(campaign.directory).plan:
                 factor = ratio if planned.levels["version"] == "b" else 1.0
                 factor *= math.exp(random.normal(0, noise))
                 throughput = true_throughput(SimplePlan(planned)) * factor
-                write_trial(campaign.directory, planned, Truth(throughput_per_s=throughput))
+                reason = lost(planned)
+                status = "failed" if reason else "measured"
+                write_trial(campaign.directory, planned, Truth(throughput_per_s=throughput), status, reason)
 
         monkeypatch.setattr("waylab.cli.ab.run_campaign", run)
         monkeypatch.setattr("waylab.cli.commands.write_report", lambda *_: None)
@@ -79,6 +91,94 @@ def test_the_verdict_is_the_exit_code(spec, measured, capsys, ratio, code, verdi
     printed = capsys.readouterr()
     assert verdict in printed.out and "95 % interval" in printed.out
     assert "proxy.loops=1 (a) against proxy.loops=2 (b): 6 mirrored blocks, 48 trials" in printed.err
+
+
+CRASH = "proxy: ended with -11 during the load"
+
+
+def trials_of(side, failed=(), configurations=("4", "16")):
+    """The trials of a side in six blocks; those in `failed` are lost, each given as clients and block."""
+    result = []
+    for block in range(1, 7):
+        for clients in configurations:
+            trial = made_trial({"clients": clients}, block).content
+            if (clients, block) in failed:
+                gate = Gate(name="complete", passed=False, value=None, limit=None, text=CRASH)
+                trial = replace(trial, used=False, gates=[gate])
+            result.append(trial)
+    return result
+
+
+@pytest.mark.parametrize(
+    ("baseline", "candidate", "words"),
+    [
+        (
+            [],
+            [("4", 3)],
+            f"the candidate failed in 1 of 12 trials, the baseline in 0 of 12; the first: complete: {CRASH}",
+        ),
+        (
+            [("4", 1)],
+            [("4", 3), ("16", 3)],
+            "the candidate failed in 2 of 12 trials, the baseline in 1 of 12",
+        ),
+        ([("4", 1)], [("4", 3)], ""),
+        ([("4", 1)], [], ""),
+        ([], [], ""),
+    ],
+)
+def test_a_version_that_fails_more_often_cannot_be_no_worse(baseline, candidate, words):
+    found = why_not_no_worse(trials_of("a", baseline), trials_of("b", candidate))
+    assert found.startswith(words) and bool(found) == bool(words)
+
+
+def test_a_version_without_trials_of_a_configuration_cannot_be_no_worse():
+    """The other configurations show nothing about it, whatever the reason is."""
+    found = why_not_no_worse(trials_of("a"), trials_of("b", configurations=("4",)))
+    assert found == "no trial of the candidate was used for clients=16"
+
+
+def test_a_version_that_crashes_is_not_called_no_worse(spec, measured, capsys):
+    """The trials that it survives show a gain. Before, the exit code was 0."""
+    spec.write_text(SMALL)
+    measured(
+        1.1, lost=lambda planned: CRASH if planned.levels["version"] == "b" and planned.block == 3 else None
+    )
+    assert ab(spec, *SIDES) == 3
+    assert comparison(spec).verdict == "undecided"
+    assert (
+        "undecided: cannot be called no worse, because the candidate failed in 1 of 6"
+        in capsys.readouterr().out
+    )
+
+
+def test_a_stopped_run_resumes_and_has_a_verdict(spec, measured, monkeypatch, capsys):
+    """`waylab run --resume`, which it advised before, wrote a report without a verdict and exit code."""
+
+    def stopped(*_):
+        raise InterruptedRunError("stopped; continue with: waylab run --resume X")
+
+    spec.write_text(SMALL)
+    with monkeypatch.context() as patch:
+        patch.setattr("waylab.cli.ab.run_campaign", stopped)
+        assert ab(spec, *SIDES) == 130
+    (directory,) = [path for path in (spec.parent / "results").iterdir() if path.is_dir()]
+    assert capsys.readouterr().err.endswith(
+        f"waylab: stopped; continue with: waylab ab --resume {directory}\n"
+    )
+    for extra, words in (
+        ((str(spec),), "leave out a specification"),
+        (("--margin", "0.1"), "leave out --margin"),
+    ):
+        assert main(["ab", "--resume", str(directory), *extra]) == 2
+        assert words in capsys.readouterr().err
+    measured(0.8)
+    assert main(["ab", "--resume", str(directory)]) == 1
+    assert comparison(spec).baseline[0].arm == "system.proxy.loops=1"
+    assert main(["ab"]) == 2
+    changed(directory / "run.json", lambda run: run["spec"].update(compare=[]))
+    assert main(["ab", "--resume", str(directory)]) == 2
+    assert "is no run of waylab ab" in capsys.readouterr().err
 
 
 def test_noise_is_undecided(spec, measured):
@@ -155,6 +255,8 @@ def test_a_setting_may_contain_commas():
         ((*SIDES, "--margin", "0"), "--margin must be above 0"),
         ((*SIDES, "--blocks", "2"), "--blocks 2 is too few to decide anything"),
         ((*SIDES, "--test-time", "-1"), "--test-time must be above 0"),
+        ((*SIDES, "--test-time", "inf"), "--test-time must be above 0 and finite, not inf"),
+        ((*SIDES, "--margin", "nan"), "--margin must be above 0"),
     ],
 )
 def test_bad_input_is_one_line_before_anything_runs(fake, spec, capsys, arguments, message):

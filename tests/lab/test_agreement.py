@@ -1,6 +1,10 @@
 """What a trial left belongs together: every forged, exchanged or shortened part is found, and the trial is not used."""
 
+import base64
+import re
 import shutil
+import struct
+import zlib
 
 import pytest
 from conftest import SPEC, put_fake, true_throughput
@@ -8,6 +12,8 @@ from synthetic import Truth, histogram_text, write_trial
 from test_hostile_folders import changed
 
 from waylab.analysis import analyse_trial
+from waylab.analysis.trial import histograms
+from waylab.errors import LabError
 from waylab.run import create_run
 from waylab.runfolder import paths
 from waylab.runfolder.files import read, read_run, write
@@ -114,6 +120,11 @@ FORGED = {
         "ratio_set 5",
     ),
     "more clients": (rewrite(lambda load: load.update(settings={"clients": 9})), "agreement", "clients 9"),
+    "no settings": (
+        rewrite(lambda load: load.update(settings={})),
+        "agreement",
+        "the load does not report its clients and seed",
+    ),
     "an open loop": (rewrite(lambda load: load.update(settings={"loop": "open"})), "agreement", "loop open"),
     "a faster window": (
         rewrite(lambda load: load.update(throughput_per_s=1e6)),
@@ -205,6 +216,110 @@ def test_the_load_was_measured_during_its_trial(run_folder):
     _, directory = trial_of(run_folder)
     changed(directory / paths.TRIAL, lambda trial: trial.update(before=before, after=after))
     assert "was not measured during this trial" in gate_of(result_of(run_folder), "agreement").text
+
+
+def without_load(manifest):
+    del manifest["files"]["load.json"]
+
+
+def test_a_manifest_that_leaves_out_a_file_is_found(run_folder):
+    directory = with_manifest(run_folder)
+    changed(directory / paths.MANIFEST, without_load)
+    assert gate_of(result_of(run_folder), "manifest").text == "load.json was added after the trial"
+
+
+RANGES = {
+    "a clock before time": (
+        lambda load: load.update(measure_from_clock_ns=-1),
+        "measure_from_clock_ns: Expected",
+    ),
+    "a clock without end": (
+        lambda load: load.update(measure_to_clock_ns=10**400),
+        "Expected `int` <= 4611686018427387904",
+    ),
+    "requests without end": (
+        lambda load: load["totals"].update(requests=10**400),
+        "Expected `int` <= 4611686018427387904",
+    ),
+    "negative errors": (lambda load: load["totals"].update(errors=-5), "totals.errors: Expected `int` >= 0"),
+    "wrong values that cancel out": (
+        lambda load: load["verification"].update(wrong=-1, torn=1),
+        "verification.wrong: Expected `int` >= 0",
+    ),
+    "a negative share of CPU": (
+        lambda load: load["cpu"].update(share=-0.5),
+        "cpu.share: Expected `float` >= 0",
+    ),
+    "a mean of 1e308": (
+        lambda load: load["seconds"][1].update(mean_ns=1e308),
+        "mean_ns: Expected `float` <= 1e+18",
+    ),
+    "seconds of another run": (
+        lambda load: load["seconds"].extend(load["seconds"] * 99),
+        "300 seconds in a load of",
+    ),
+    "many histograms": (
+        lambda load: load["seconds"][1].update(histograms={str(name): "" for name in range(99)}),
+        "99 histograms in one second are too many",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RANGES)
+def test_a_number_out_of_range_is_a_reason_of_the_trial(run_folder, name):
+    """Negative counts passed the gates, and huge ones were tracebacks."""
+    forge, words = RANGES[name]
+    changed(trial_of(run_folder)[1] / paths.LOAD, forge)
+    trial = result_of(run_folder)
+    assert not trial.used and len(trial.reasons) == 1 and "\n" not in trial.reasons[0]
+    assert words in trial.reasons[0]
+
+
+TELEMETRY = {
+    "cut off": lambda text: text[:-20],
+    "a clock without end": lambda text: text.replace("\n5", "\n" + "9" * 400, 1),
+    "not a number": lambda text: re.sub(r",\d+\.\d+", ",nan", text, count=1),
+    "infinity": lambda text: re.sub(r",\d+\.\d+", ",inf", text, count=1),
+    "a zero byte": lambda text: text.replace(",", ",\0", 9),
+    "a long field": lambda text: text + "1" * 200_000,
+    "clocks that stand still": lambda text: text + text.splitlines()[-1],
+    "nothing": lambda text: "",
+}
+
+
+@pytest.mark.parametrize("name", TELEMETRY)
+@pytest.mark.parametrize("file", [paths.PROCESSES, paths.MACHINE])
+def test_damaged_telemetry_is_a_reason_of_the_trial(run_folder, name, file):
+    path = trial_of(run_folder)[1] / file
+    path.write_text(TELEMETRY[name](path.read_text()))
+    trial = result_of(run_folder)
+    assert not trial.used and all("\n" not in reason for reason in trial.reasons)
+    assert trial.reasons[0].startswith("complete: telemetry: "), trial.reasons
+
+
+def histogram_of(counts, digits=3, lowest=1, highest=3_600_000_000_000):
+    """A histogram as text, whose header may announce anything."""
+    inner = struct.pack(">IIIIQQd", 0x1C849303 | 0x10, len(counts), 0, digits, lowest, highest, 1.0) + counts
+    deflated = zlib.compress(inner)
+    return base64.b64encode(struct.pack(">II", 0x1C849304 | 0x10, len(deflated)) + deflated).decode()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (histogram_of(b"\x02", digits=5, highest=(1 << 63) - 1), "announces 5 digits"),
+        (histogram_of(b"\x02", highest=(1 << 64) - 1), "announces 3 digits from 1 to 18446744073709551615"),
+        (histogram_of(b"\x02", lowest=0), "from 0 to"),
+        (histogram_of(bytes(1 << 26)), "it is longer than"),
+        (base64.b64encode(b"short").decode(), "cannot be decoded"),
+        ("@@@", "cannot be decoded"),
+    ],
+)
+def test_a_histogram_that_announces_too_much_is_refused_before_memory_is_taken(text, words):
+    """A header of 40 bytes took 64 MB for each histogram; a megabyte of deflated zeros would take a gigabyte."""
+    with pytest.raises(LabError, match=re.escape(words)):
+        histograms.decode(text, "load.json")
+    assert histograms.decode(histogram_of(b"\x02"), "load.json").get_total_count() == 1
 
 
 def test_a_late_generator_fails_a_gate_of_its_own(run_folder):

@@ -3,6 +3,7 @@
 import pytest
 from made import made_trial
 from msgspec import convert
+from msgspec.structs import replace
 from test_contrasts import made_trials
 
 from waylab.analysis.across.rules import rule_results
@@ -71,6 +72,25 @@ RATIO = '[[refuted_by]]\nmetric = "throughput_per_s"\nof = { replicas = 3 }\nto 
             '[[refuted_by]]\nmetric = "throughput_per_s"\nfactor = "replicas"',
             "only if every factor has two levels",
         ),
+        (RATIO.replace("= 3 }", "= 1 }") + "above = 1", "refuted_by[0]: of and to are the same"),
+        (
+            RATIO + "above = 1.0\n" + RATIO + "below = 1.2",
+            "refuted_by[1].below = 1.2: with refuted_by[0].above = 1, every value refutes the hypothesis",
+        ),
+        ('[[refuted_by]]\nmetric = "failed_trials"\nabove = 7', "refuted_by[0].above = 7: must be below 1"),
+        (
+            '[[refuted_by]]\nmetric = "failed_trials"\nof = { replicas = 3 }\nabove = 0.1',
+            "refuted_by[0].of: must be left out, because failed_trials is the share of all trials",
+        ),
+        (
+            '[[refuted_by]]\nmetric = "link_utilisation.server-1 sideways"\nabove = 1',
+            "refuted_by[0].metric = 'link_utilisation.server-1 sideways': should be",
+        ),
+        (
+            '[[refuted_by]]\nmetric = "throughput_per_s"\nmodel = "M/M/1"\nof = { replicas = 3 }\nabove = 0.1',
+            "refuted_by[0].of: must be left out, because the error of a model is over all configurations",
+        ),
+        (RATIO + "above = nan", "refuted_by[0].above = nan: should be from 0"),
         ('[[refuted_by]]\nmetric = "response_p99_ns"\nmodel = "M/M/1"\nabove = 1', "models are judged by"),
     ],
 )
@@ -281,3 +301,25 @@ def test_the_interval_of_a_median_is_that_of_the_order_statistics():
     """David and Nagaraja, 7.1: for ten values the second and the ninth, with a level of 97.9 %."""
     assert median_interval(list(range(1, 11))) == (2, 9)
     assert median_interval([1, 2, 3, 4, 5]) == (None, None) and median_interval([1, 2, 3, 4, 5, 6]) == (1, 6)
+
+
+def test_a_block_without_a_configuration_does_not_change_a_value(tmp_path):
+    """Its mean would be over other configurations: here 2.2 times the value of a complete block."""
+    rule = '[[refuted_by]]\nmetric = "throughput_per_s"\nof = { replicas = 1 }\nabove = 3500\n'
+    trials = made_trials(blocks=5)
+    whole = [trial for trial in trials if trial.block not in (2, 4)]
+    lost = [
+        replace(trial, used=trial.block not in (2, 4) or trial.levels["clients"] != "1") for trial in trials
+    ]
+    (expected,), (found,) = decided(tmp_path, rule, whole), decided(tmp_path, rule, lost)
+    assert (found.value, found.low, found.high, found.blocks) == (
+        expected.value,
+        expected.low,
+        expected.high,
+        3,
+    )
+    never = [
+        replace(trial, used=trial.levels["clients"] == ("1" if trial.block % 2 else "8")) for trial in trials
+    ]
+    (found,) = decided(tmp_path, rule, never)
+    assert found.verdict == "undecided" and "block has a used trial of each" in found.said

@@ -181,6 +181,23 @@ def test_only_one_lab_uses_a_run_folder_at_a_time(quick_spec, tmp_path):
         campaign.run(second)
 
 
+def test_a_program_that_is_replaced_ends_the_run(quick_spec, tmp_path, fake):
+    """The trials of one side would be of two versions, under the hash of the first."""
+    campaign = create_run(quick_spec, tmp_path / "results")
+    other = fake.with_name("new")
+    other.write_text(fake.read_text() + "# newer\n")
+    other.chmod(0o755)
+    other.replace(fake)
+    with pytest.raises(
+        LabError, match=f"{fake}: was replaced during the run, so its trials are of two versions"
+    ):
+        campaign.run(ignore)
+    fake.unlink()
+    with pytest.raises(LabError, match=f"{fake}: cannot be found during the run"):
+        campaign.run(ignore)
+    assert not trial_files(campaign.directory)
+
+
 def test_a_run_is_not_resumed_with_another_plan_or_program(quick_spec, tmp_path, fake):
     directory = create_run(quick_spec, tmp_path / "results").directory
     fake.write_text(fake.read_text() + "# rebuilt\n")

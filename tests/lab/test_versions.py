@@ -1,11 +1,13 @@
 """`waylab compare`: two runs of one specification whose ratio is known."""
 
+import shutil
 from html.parser import HTMLParser
 
 import pytest
 from conftest import SPEC as WHOLE
 from conftest import true_throughput
 from synthetic import Truth, write_trial
+from test_hostile_folders import changed
 
 from waylab.analysis import analyse
 from waylab.cli import main
@@ -98,6 +100,9 @@ def test_runs_that_differ_among_themselves_are_inconclusive(make):
 
 def test_runs_that_cannot_be_compared_raise_one_line(make, capsys):
     old = make("old")
+    copy = shutil.copytree(old, old.parent / "copy")
+    # Another name and another time make no other measurement.
+    changed(copy / "run.json", lambda run: run.update(name="later", created_unix_s=2.0))
     other = make("other", spec=SPEC.replace("test_time_s = 2.0", "test_time_s = 2.5"))
     for arguments, words in (
         ((old, other), "different specifications, in load.test_time_s"),
@@ -105,6 +110,8 @@ def test_runs_that_cannot_be_compared_raise_one_line(make, capsys):
         ((old, old.parent), "run.json: not found"),
         ((old, other, "--margin", "0"), "the margin must be above 0"),
         ((old, other, "--metric", "beauty"), "metric 'beauty' is unknown"),
+        (("--a", old, "--b", copy), "have the same measurement, in trial"),
+        (("--a", old, "--b", copy), "one is a copy"),
         (("--a", old, other), "only one side has runs"),
         ((old,), "1 runs without sides"),
         ((old, other, "--a", old), "give either RUN_A RUN_B, or --a"),

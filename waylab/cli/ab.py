@@ -1,6 +1,7 @@
 """`waylab ab`: runs two versions or settings interleaved in one run, and returns the verdict as exit code."""
 
 import argparse
+import math
 import shlex
 from pathlib import Path
 
@@ -11,14 +12,67 @@ from waylab.cli.commands import conclude, minutes, run_campaign
 from waylab.cli.exits import verdict_exit
 from waylab.errors import LabError
 from waylab.report import show_comparison, write_comparison
-from waylab.run import create_run
-from waylab.runfolder.files import write_bytes
+from waylab.run import Campaign, InterruptedRunError, create_run, resume_run
+from waylab.runfolder.files import read_run, write_bytes
 from waylab.spec import checks
-from waylab.spec.arms import BLOCKS_MIN, FACTOR, Arm, arms_spec, default_metric, read_arm
+from waylab.spec.arms import BLOCKS_MIN, FACTOR, A, Arm, B, arms_spec, default_metric, given_by, read_arm
 
 
 def ab(arguments: argparse.Namespace) -> int:
     """Interleave both sides, and print one ratio with its interval and the verdict."""
+    console = Console(stderr=True, highlight=False)
+    campaign, given = _resumed(arguments) if arguments.resume else _created(arguments)
+    waiting = campaign.waiting()
+    left = minutes(sum(trial.expected_s for trial in waiting))
+    console.print(
+        f"{given[0]} (a) against {given[1]} (b): {campaign.plan.trials[-1].block} mirrored blocks, "
+        f"{len(waiting)} trials, about {left}",
+        soft_wrap=True,
+        markup=False,
+    )
+    try:
+        run_campaign(campaign, console, arguments.interrupt)
+    except InterruptedRunError:
+        raise InterruptedRunError(
+            f"stopped; continue with: waylab ab --resume {campaign.directory}"
+        ) from None
+    conclude(campaign.directory, console, summary=False)
+    content = compare_arms(campaign.directory, FACTOR, given)
+    page = write_comparison(content, arguments.output or campaign.directory)
+    out = Console(highlight=False)
+    show_comparison(content, out)
+    out.print(f"{page}", soft_wrap=True, markup=False)
+    return verdict_exit(content.verdict)
+
+
+def _resumed(arguments: argparse.Namespace) -> tuple[Campaign, tuple[str, str]]:
+    """Open a run of `waylab ab` that was stopped; its sides are those of its specification."""
+    extra = [
+        name
+        for name in ("spec", "a", "b", "margin", "metric", "blocks", "test_time")
+        if getattr(arguments, name)
+    ]
+    if extra:
+        option = "a specification" if extra[0] == "spec" else f"--{extra[0].replace('_', '-')}"
+        raise LabError(f"ab: --resume continues a run as it was started; leave out {option}")
+    run = read_run(arguments.resume, whole=True)
+    levels = {
+        level.label: level for factor in run.spec.factors if factor.name == FACTOR for level in factor.levels
+    }
+    if set(levels) != {A, B} or not any(one.factor == FACTOR for one in run.spec.compare):
+        raise LabError(
+            f"ab: {arguments.resume} is no run of waylab ab; continue it with: waylab run --resume"
+        )
+    first, second = (given_by(levels[name].settings) for name in (A, B))
+    return resume_run(arguments.resume), (first, second)
+
+
+def _created(arguments: argparse.Namespace) -> tuple[Campaign, tuple[str, str]]:
+    """Check the arguments, and create the run."""
+    if arguments.spec is None:
+        raise LabError(
+            "ab: SPEC is missing; give a specification with --a and --b, or --resume with a run folder"
+        )
     first, second = _sides(arguments)
     margin = MARGIN if arguments.margin is None else arguments.margin
     if not 0 < margin <= 1:
@@ -27,8 +81,8 @@ def ab(arguments: argparse.Namespace) -> int:
         raise LabError(
             f"ab: --blocks {arguments.blocks} is too few to decide anything; give {BLOCKS_MIN} or more"
         )
-    if arguments.test_time is not None and not arguments.test_time > 0:
-        raise LabError(f"ab: --test-time must be above 0, not {arguments.test_time:g}")
+    if arguments.test_time is not None and not 0 < arguments.test_time < math.inf:
+        raise LabError(f"ab: --test-time must be above 0 and finite, not {arguments.test_time:g}")
     metrics = tuple(dict.fromkeys(arguments.metric or [default_metric(arguments.spec)]))
     for metric in metrics:
         try:
@@ -38,24 +92,7 @@ def ab(arguments: argparse.Namespace) -> int:
     options = {"blocks": arguments.blocks, "test_time_s": arguments.test_time}
     name, text = arms_spec(arguments.spec, (first, second), metrics, margin, options)
     path = _write(arguments.results, name, text)
-    console = Console(stderr=True, highlight=False)
-    campaign = create_run(path, arguments.results)
-    trials = campaign.plan.trials
-    left = minutes(sum(trial.expected_s for trial in trials))
-    console.print(
-        f"{first.given} (a) against {second.given} (b): {trials[-1].block} mirrored blocks, {len(trials)} trials, "
-        f"about {left}",
-        soft_wrap=True,
-        markup=False,
-    )
-    run_campaign(campaign, console, arguments.interrupt)
-    conclude(campaign.directory, console, summary=False)
-    content = compare_arms(campaign.directory, FACTOR, (first.given, second.given))
-    page = write_comparison(content, arguments.output or campaign.directory)
-    out = Console(highlight=False)
-    show_comparison(content, out)
-    out.print(f"{page}", soft_wrap=True, markup=False)
-    return verdict_exit(content.verdict)
+    return create_run(path, arguments.results), (first.given, second.given)
 
 
 def _sides(arguments: argparse.Namespace) -> tuple[Arm, Arm]:

@@ -117,7 +117,10 @@ def _add_ab(parts: Any) -> None:
         "as proxy.loops=2. The load generator is the same for both. "
         "Exit code: 0 not worse, 1 worse, 2 bad input, 3 undecided.",
     )
-    part.add_argument("spec", type=Path, metavar="SPEC", help="specification of an experiment, a TOML file")
+    part.add_argument(
+        "spec", type=Path, nargs="?", metavar="SPEC", help="specification of an experiment, a TOML file"
+    )
+    part.add_argument("--resume", type=Path, metavar="RUN", help="continue a run of ab that was stopped")
     part.add_argument("--a", metavar="SIDE", help="the old side: a binary, or settings KEY=VALUE,...")
     part.add_argument("--b", metavar="SIDE", help="the new side: a binary, or settings KEY=VALUE,...")
     part.add_argument(

@@ -41,7 +41,12 @@ def show_comparison(content: RunComparison, console: Console) -> None:
     for metric in content.metrics:
         colour = _COLOURS.get(metric.verdict, "yellow")
         console.print(f"[{colour}]{metric.verdict}[/{colour}]  {plain(metric.text)}")
-    console.print(f"[bold]{content.verdict}[/bold]")
+    console.print(f"[bold]{content.verdict}[/bold]{_withheld(content)}", soft_wrap=True)
+
+
+def _withheld(content: RunComparison) -> str:
+    """Say why the verdict is not "no worse" although the metrics alone would show it."""
+    return f": cannot be called no worse, because {plain(content.withheld)}" if content.withheld else ""
 
 
 def _heading(metric: str) -> str:
@@ -102,6 +107,8 @@ def _page(content: RunComparison) -> str:
         f"Ratios candidate / baseline of {unit}, with 95 % intervals; verdicts are adjusted for the number of "
         "metrics (Holm)."
     )
+    if content.withheld:
+        verdicts += f'<li><b class="fail">cannot be called no worse</b>: {escape(content.withheld)}</li>'
     notes = "".join(f"<li>{escape(note)}</li>" for note in content.notes)
     sections = (
         f'\n<section id="verdict"><h2>Verdict: {escape(content.verdict)}</h2><ul>{verdicts}</ul></section>\n'

@@ -69,6 +69,7 @@ class Campaign:
         self.spec = spec
         self.plan = plan
         self._programs = programs
+        self._stamps = programs.stamps()
 
     def servers(self) -> list[str]:
         """Return lines that name the database and the servers behind the proxy, and why each was chosen."""
@@ -173,6 +174,7 @@ class Campaign:
 
             tick(0.0)
             require_disk_space(self.directory)
+            self._require_programs()
             directory = paths.trial_directory(self.directory, trial.id)
             result = run_trial(trial, self._programs, directory, testbed, tick, database)
             pace.learn(trial.expected_s, result.took_s)
@@ -186,6 +188,16 @@ class Campaign:
             last_of_block = index + 1 == len(waiting) or waiting[index + 1].block != trial.block
             if last_of_block and decisions.ends_after(trial.block):
                 return
+
+    def _require_programs(self) -> None:
+        """Raise LabError if a program was replaced since the run began: a side would be two versions."""
+        now = self._programs.stamps()
+        for path, stamp in self._stamps.items():
+            if now[path] != stamp:
+                raise LabError(
+                    f"{path}: was replaced during the run, so its trials are of two versions; "
+                    "start a new run, with a copy of the program that nobody replaces"
+                )
 
 
 class _Pace:

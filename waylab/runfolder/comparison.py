@@ -47,4 +47,5 @@ class RunComparison(Struct, frozen=True, kw_only=True):
     margin: float  # largest loss that is still "no worse", as a share
     metrics: list[MetricComparison]  # in the order in which they were asked for
     verdict: str  # worse, no worse, undecided or not replicated
+    withheld: str = ""  # reason that forbids "no worse", such as failed trials of the candidate; "" for none
     notes: list[str]  # what weakens the comparison

@@ -4,6 +4,8 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from waylab.runfolder.numbers import Amount, Count
+
 # Settings of the load generator, as docs/load-summary.md names them.
 Settings = dict[str, Any]
 
@@ -14,33 +16,33 @@ MESSAGE_OPERATIONS = "send send-to pop pop-from peek peek-from waiting create de
 class LoadTotals(Struct, frozen=True, kw_only=True):
     """Counts of the measured window."""
 
-    requests: int  # requests that count for the window
-    keys: int = 0  # keys of these requests
-    hits: int  # keys that were read and found
-    misses: int  # keys that were read and not found
-    errors: int  # error replies
-    sent_bytes: int | None = None  # bytes of requests
-    received_bytes: int | None = None  # bytes of replies
-    completed: int | None = None  # requests that were answered without an error within the window
-    requests_answered: int | None = None  # answered requests of the whole run, warm-up included
-    unsent: int | None = None  # requests of an open loop that were due and never sent
-    achieved_share: float | None = None  # share of the due requests of an open loop that were answered
+    requests: Count  # requests that count for the window
+    keys: Count = 0  # keys of these requests
+    hits: Count  # keys that were read and found
+    misses: Count  # keys that were read and not found
+    errors: Count  # error replies
+    sent_bytes: Count | None = None  # bytes of requests
+    received_bytes: Count | None = None  # bytes of replies
+    completed: Count | None = None  # requests that were answered without an error within the window
+    requests_answered: Count | None = None  # answered requests of the whole run, warm-up included
+    unsent: Count | None = None  # requests of an open loop that were due and never sent
+    achieved_share: Amount | None = None  # share of the due requests of an open loop that were answered
 
 
 class LoadTimes(Struct, frozen=True, kw_only=True):
     """A distribution of times."""
 
-    mean_ns: float | None  # mean in nanoseconds; null without a request
-    std_ns: float | None  # standard deviation in nanoseconds; null without a request
+    mean_ns: Amount | None  # mean in nanoseconds; null without a request
+    std_ns: Amount | None  # standard deviation in nanoseconds; null without a request
     histogram: str  # HdrHistogram in nanoseconds: V2, deflated, base64; "" if empty
-    unanswered: int = 0  # requests without a reply, which are slower than any time of the histogram
+    unanswered: Count = 0  # requests without a reply, which are slower than any time of the histogram
 
 
 class LoadOperation(Struct, frozen=True, kw_only=True):
     """One operation, such as get."""
 
-    count: int  # number of requests
-    errors: int = 0  # number of requests that failed
+    count: Count  # number of requests
+    errors: Count = 0  # number of requests that failed
     response: LoadTimes  # response time: from the intended start to the complete reply
 
 
@@ -68,34 +70,39 @@ class LoadOperations(Struct, frozen=True, kw_only=True):
 class LoadSecond(Struct, frozen=True, kw_only=True):
     """One second of the run."""
 
-    second: int  # number of the second, from 0
+    second: Count  # number of the second, from 0
     measured: bool  # whether the whole second lies in the measured window
-    requests: int  # requests that ended in this second
-    hits: int = 0  # keys found
-    misses: int = 0  # keys not found
-    mean_ns: float | None = None  # mean response time in nanoseconds
-    p99_ns: float | None = None  # 99th percentile of the response time in nanoseconds
-    sum_ns: int | None = None  # sum of the response times in nanoseconds
+    requests: Count  # requests that ended in this second
+    hits: Count = 0  # keys found
+    misses: Count = 0  # keys not found
+    mean_ns: Amount | None = None  # mean response time in nanoseconds
+    p99_ns: Amount | None = None  # 99th percentile of the response time in nanoseconds
+    sum_ns: Count | None = None  # sum of the response times in nanoseconds
     histograms: dict[str, str] = field(default_factory=dict)  # histogram of the response time by operation
+
+    def __post_init__(self) -> None:
+        """Limit the number of histograms, because each takes much more memory than its text."""
+        if len(self.histograms) > len(MESSAGE_OPERATIONS):
+            raise ValueError(f"{len(self.histograms)} histograms in one second are too many")
 
 
 class LoadCpu(Struct, frozen=True, kw_only=True):
     """CPU time of the load generator in the measured window."""
 
-    user_s: float  # user time in seconds
-    system_s: float  # system time in seconds
-    share: float  # CPU time as a share of the window times the threads
+    user_s: Amount  # user time in seconds
+    system_s: Amount  # system time in seconds
+    share: Amount  # CPU time as a share of the window times the threads
 
 
 class LoadVerification(Struct, frozen=True, kw_only=True):
     """What the load generator found wrong with replies."""
 
-    checked: int  # values that were checked
-    wrong: int  # values of another key
-    torn: int  # values that are parts of two writes
-    stale: int  # values older than the last acknowledged write
-    unexpected_reply: int  # replies that answer no request
-    unjudged: int = 0  # values whose staleness could not be judged, because a write of their key failed
+    checked: Count  # values that were checked
+    wrong: Count  # values of another key
+    torn: Count  # values that are parts of two writes
+    stale: Count  # values older than the last acknowledged write
+    unexpected_reply: Count  # replies that answer no request
+    unjudged: Count = 0  # values whose staleness could not be judged, because a write of their key failed
 
 
 class LoadPart(Struct, frozen=True, kw_only=True):
@@ -109,19 +116,19 @@ class LoadMessages(Struct, frozen=True, kw_only=True):
     """The fate of the messages of a run against a message service."""
 
     verified: bool = True  # whether the load generator followed every message
-    received: int = 0  # messages that were received, which are checked if they are verified
-    peeked: int = 0  # messages that were read and stayed
+    received: Count = 0  # messages that were received, which are checked if they are verified
+    peeked: Count = 0  # messages that were read and stayed
 
 
 class LoadSummary(Struct, frozen=True, kw_only=True):
     """The summary of a load generator, or of several that were merged."""
 
     format: str  # waystage-load/1
-    measure_from_clock_ns: int  # start of the measured window on CLOCK_MONOTONIC, in nanoseconds
-    measure_to_clock_ns: int  # end of the measured window
-    measured_s: float  # length of the measured window in seconds
+    measure_from_clock_ns: Count  # start of the measured window on CLOCK_MONOTONIC, in nanoseconds
+    measure_to_clock_ns: Count  # end of the measured window
+    measured_s: Amount  # length of the measured window in seconds
     totals: LoadTotals  # counts of the window
-    throughput_per_s: float  # requests completed per second of the window
+    throughput_per_s: Amount  # requests completed per second of the window
     operations: LoadOperations  # by operation
     seconds: list[LoadSecond]  # every second of the run, warm-up included
     cpu: LoadCpu  # CPU time in the window
@@ -131,7 +138,7 @@ class LoadSummary(Struct, frozen=True, kw_only=True):
     partial: bool = False  # whether the run ended before its time
     settings: Settings = field(default_factory=dict)  # the settings of the load generator by name
     messages: LoadMessages | None = None  # null for a load of memcached
-    errors: dict[str, int] = field(default_factory=dict)  # count by first line of an error reply
+    errors: dict[str, Count] = field(default_factory=dict)  # count by first line of an error reply
     parts: list[LoadPart] = field(default_factory=list)  # the load generators of a merged summary
 
     @property

@@ -6,6 +6,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from waylab.runfolder import paths
+from waylab.runfolder.numbers import Count
 
 MANIFEST_FORMAT = "waylab-manifest/1"
 
@@ -13,7 +14,7 @@ MANIFEST_FORMAT = "waylab-manifest/1"
 class FileHash(Struct, frozen=True, kw_only=True):
     """One file as the trial left it."""
 
-    bytes: int  # length in bytes
+    bytes: Count  # length in bytes
     sha256: str  # SHA-256 of its content, in hexadecimal digits
 
 

@@ -1,6 +1,12 @@
 """Means, ratios and laws as the files of a run folder store them. Does not know how they are computed."""
 
-from msgspec import Struct
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+# Counts, clocks and amounts of a file that was not written by the lab. The limits exclude overflow in sums of them.
+Count = Annotated[int, Meta(ge=0, le=(1 << 62))]
+Amount = Annotated[float, Meta(ge=0, le=1e18)]
 
 # Percentiles by name ("50", "99.9"), in nanoseconds. A percentile with fewer than ten values beyond it is left out.
 Percentiles = dict[str, int]

@@ -2,16 +2,18 @@
 
 from msgspec import Struct, field
 
+from waylab.runfolder.numbers import Amount, Count
+
 MEASURED, FAILED = "measured", "failed"
 
 
 class MachineState(Struct, frozen=True, kw_only=True):
     """What may change between trials."""
 
-    clock_ns: int  # CLOCK_MONOTONIC, in nanoseconds
+    clock_ns: Count  # CLOCK_MONOTONIC, in nanoseconds
     load_average: list[float]  # over 1, 5 and 15 minutes
-    steal_s: float  # steal time since the machine started, in seconds
-    memory_available_bytes: int  # memory that programs could still take, in bytes
+    steal_s: Amount  # steal time since the machine started, in seconds
+    memory_available_bytes: Count  # memory that programs could still take, in bytes
 
 
 class CpuAccounting(Struct, frozen=True, kw_only=True):
@@ -79,8 +81,8 @@ class DatabaseFacts(Struct, frozen=True, kw_only=True):
     version: str | None = None  # version of PostgreSQL
     file_system: str | None = None  # kind of the file system of its data
     command: list[str] = field(default_factory=list)  # the command line
-    before: dict[str, int | None] | None = None  # counters before the load; null for an unknown one
-    after: dict[str, int | None] | None = None  # counters after all programs have ended
+    before: dict[str, Count | None] | None = None  # counters before the load; null for an unknown one
+    after: dict[str, Count | None] | None = None  # counters after all programs have ended
 
 
 class TrialOutcome(Struct, frozen=True, kw_only=True):
@@ -88,16 +90,16 @@ class TrialOutcome(Struct, frozen=True, kw_only=True):
 
     format: str  # waylab-trial/1
     id: str  # name of the trial
-    order: int  # position in the plan, from 1
+    order: Count  # position in the plan, from 1
     status: str  # measured or failed
     reason: str | None  # why the trial failed
     server: str | None  # memcached, embedded or another server behind the system's entry
-    started_unix_s: float  # start in seconds since 1970
-    took_s: float  # duration in seconds
+    started_unix_s: Amount  # start in seconds since 1970
+    took_s: Amount  # duration in seconds
     processes: list[ProcessOutcome]  # every process of the trial
     testbed: TestbedFacts = field(default_factory=TestbedFacts)  # where it ran
     database: DatabaseFacts | None = None  # null if the system has no database
-    generators_overlap: float | None = None  # share of all windows in which every load generator measured
+    generators_overlap: Amount | None = None  # share of all windows in which every load generator measured
     before: MachineState | None = None  # the machine before the trial
     after: MachineState | None = None  # the machine after the trial
     manifest: bool = False  # whether manifest.json has the hashes of the trial's files

@@ -3,6 +3,7 @@
 import json
 import re
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,6 +54,13 @@ def read_arm(given: str, name: str) -> Arm:
             raise LabError(f"{where}: {error}") from None
         settings.append((dotted, value))
     return Arm(given, tuple(settings))
+
+
+def given_by(settings: Mapping[str, object]) -> str:
+    """Return the side that has these settings as `read_arm` reads it."""
+    if PROGRAM in settings:
+        return str(settings[PROGRAM])
+    return ",".join(f"{key}={value}" for key, value in settings.items())
 
 
 def arms_spec(

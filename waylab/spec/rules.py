@@ -15,7 +15,7 @@ _MODEL_METRICS = ("throughput_per_s", "response_mean_ns")
 _OF_ONE_OPERATION = re.compile(
     r"(?:([a-z_]+)\.)?(response_mean_ns|response_p(?:50|90|95|99)_ns|response_by_law_ratio)"
 )
-_FURTHER = re.compile(r"link_utilisation\..+")
+_FURTHER = re.compile(r"link_utilisation\..+ (up|down)")
 _EXAMPLE = (
     'for example metric = "throughput_per_s", of = { clients = 128 }, to = { clients = 32 }, above = 1.25'
 )
@@ -45,7 +45,22 @@ def read_rules(content: object, factors: tuple[Factor, ...]) -> tuple[Rule, ...]
         rule = replace(section(Rule, rest, where), of=levels["of"], to=levels["to"])
         _check_rule(rule, factors, where)
         rules.append(rule if rule.text else replace(rule, text=rule.in_words()))
+    _check_contradictions(rules)
     return tuple(rules)
+
+
+def _check_contradictions(rules: list[Rule]) -> None:
+    """Refuse two rules about one quantity of which every value refutes at least one."""
+    for index, one in enumerate(rules):
+        for place, other in enumerate(rules):
+            quantities = [(rule.metric, rule.model, rule.of, rule.to) for rule in (one, other)]
+            if quantities[0] != quantities[1] or one.above is None or other.below is None or index == place:
+                continue
+            if one.above <= other.below:
+                raise ValueError(
+                    f"refuted_by[{place}].below = {other.below:g}: with refuted_by[{index}].above = {one.above:g}, "
+                    "every value refutes the hypothesis; below must be smaller than above"
+                )
 
 
 def _check_rule(rule: Rule, factors: tuple[Factor, ...], where: str) -> None:
@@ -70,12 +85,34 @@ def _check_rule(rule: Rule, factors: tuple[Factor, ...], where: str) -> None:
     for name in ("below", "above"):
         if rule.kind in ("ratio", "value") and getattr(rule, name) == 0:
             raise ValueError(f"{where}.{name} = 0: must be above 0; ratios and values of a metric always are")
-    if rule.to and not rule.of:
-        raise ValueError(f"{where}.of: is missing; a ratio needs of and to")
-    if rule.kind == "model" and rule.metric not in _MODEL_METRICS:
+    if rule.to and rule.of in ({}, rule.to):
+        problem = ".of: is missing; a ratio needs of and to"
+        same = ": of and to are the same, so there is nothing to compare"
+        raise ValueError(f"{where}{same if rule.of else problem}")
+    if rule.kind == "trials":
+        _check_share(rule, where)
+    if rule.kind == "model":
+        _check_model(rule, where)
+
+
+def _check_model(rule: Rule, where: str) -> None:
+    """Check a rule about the error of a model."""
+    if rule.of:
+        raise ValueError(
+            f"{where}.of: must be left out, because the error of a model is over all configurations"
+        )
+    if rule.metric not in _MODEL_METRICS:
         raise ValueError(
             f"{where}.metric = {rule.metric!r}: models are judged by {' or '.join(_MODEL_METRICS)}"
         )
+
+
+def _check_share(rule: Rule, where: str) -> None:
+    """Check a rule about the trials as such, which are counted over the whole run."""
+    if rule.of:
+        raise ValueError(f"{where}.of: must be left out, because {rule.metric} is the share of all trials")
+    if rule.above is not None and rule.above >= 1:
+        raise ValueError(f"{where}.above = {rule.above:g}: must be below 1, because {rule.metric} is a share")
 
 
 def check_rules(

@@ -27,6 +27,23 @@ class Programs:
     # Other versions of `waystage` that specifications name, by their path.
     versions: Mapping[str, Path] = field(default_factory=dict)
 
+    def stamps(self) -> dict[Path, tuple[int, int, int]]:
+        """Return inode, length and time of change of each program, which differ once a program is replaced.
+
+        Raises:
+            LabError: for a program that was removed.
+        """
+        found = {}
+        for path in (self.waystage, self.memcached, self.nutcracker, *self.versions.values()):
+            if path is None:
+                continue
+            try:
+                state = path.stat()
+            except OSError as error:
+                raise LabError(f"{path}: cannot be found during the run: {error.strerror}") from None
+            found[path] = (state.st_ino, state.st_size, state.st_mtime_ns)
+        return found
+
     def server_for(self, wanted: str, service_time: str) -> str:
         """Resolve `auto`: memcached where there is one, unless the service time is dictated."""
         if wanted != "auto":

@@ -102,16 +102,20 @@ def _ratio(rule: RefutationRule, model: MetricModel) -> Quantity:
 
 
 def _value(rule: RefutationRule, trials: Trials) -> Quantity:
-    blocks: dict[int, list[float]] = {}
+    blocks: dict[int, dict[str, float]] = {}
     others: list[dict[str, str]] = []
     for trial in trials:
         value = metric_of(trial.numbers, rule.metric) if trial.used and trial.numbers else None
         if value and value > 0 and meant(trial.levels, rule.of):
-            blocks.setdefault(trial.block, []).append(math.log(value))
+            blocks.setdefault(trial.block, {})[trial.configuration] = math.log(value)
             others.append({name: label for name, label in trial.levels.items() if name not in rule.of})
-    logs = [math.fsum(values) / len(values) for values in blocks.values()]
-    if not logs:
+    if not blocks:
         return Quantity("", None, reason="no trial that was used has it")
+    # The mean of a block that lacks a configuration would be about something else.
+    every = set().union(*blocks.values())
+    logs = [math.fsum(found.values()) / len(every) for found in blocks.values() if len(found) == len(every)]
+    if not logs:
+        return Quantity("", None, reason="no block has a used trial of each of its configurations")
     contrast = contrast_of_mean(logs)
     words = (value_words(rule.metric, math.exp(contrast.estimate)), pooled_text(others))
     reason = f"it takes {DEGREES_MIN + 1} blocks to decide" if len(logs) <= DEGREES_MIN else ""

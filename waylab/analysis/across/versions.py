@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from msgspec import to_builtins
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from waylab import __version__
 from waylab.analysis.across.contrasts import as_family, metric_model
 from waylab.analysis.across.metrics import metric_of, more_is_better
+from waylab.analysis.across.survivors import why_not_no_worse
 from waylab.analysis.across.verdicts import NO_WORSE, UNDECIDED, WORSE, verdict, verdict_sentence
 from waylab.analysis.run import read_analysis
 from waylab.analysis.statistics.blocks import Contrast
@@ -26,8 +27,10 @@ from waylab.runfolder.analysis import Analysis
 from waylab.runfolder.comparison import ComparedRun, ConfigurationRatio, MetricComparison, RunComparison
 from waylab.runfolder.environment import Environment
 from waylab.runfolder.files import read, read_run
+from waylab.runfolder.manifest import hash_of
 from waylab.runfolder.numbers import Ratio
 from waylab.runfolder.run import Run
+from waylab.runfolder.trial_numbers import AnalysedTrial
 
 METRICS = ("throughput_per_s", "response_mean_ns", "cpu_per_request_ns.total")
 MARGIN = 0.05
@@ -88,6 +91,7 @@ def compare_runs(
         raise LabError("compare: only one side has runs; give runs of both, as --a RUN RUN --b RUN RUN")
     runs = [(directory, read_run(directory)) for directory in (*baseline, *candidate)]
     _check_same(runs)
+    _check_copies(runs)
     sides = [_side(directory, run) for directory, run in runs]
     old, new = sides[: len(baseline)], sides[len(baseline) :]
     shared = _shared(sides)
@@ -103,6 +107,9 @@ def compare_runs(
         )
         for metric, ratio in zip(metrics, ratios, strict=True)
     ]
+    withheld = why_not_no_worse(
+        *([trial for side in group for trial in side.analysis.trials] for group in (old, new))
+    )
     return RunComparison(
         format=paths.COMPARE_FORMAT,
         waylab=__version__,
@@ -113,7 +120,8 @@ def compare_runs(
         candidate=[_compared(side) for side in new],
         margin=margin,
         metrics=parts,
-        verdict=_overall([part.verdict for part in parts]),
+        verdict=_overall([part.verdict for part in parts], withheld),
+        withheld=withheld,
         notes=_notes(old, new),
     )
 
@@ -139,6 +147,7 @@ def compare_arms(directory: Path, factor: str, given: tuple[str, str]) -> RunCom
         text = verdict_sentence(one.overall, one.metric, one.margin, f"{one.metric}, b / a")
         parts.append(_metric(one.metric, one.overall, verdict(one.overall, one.metric), text, ratios))
     levels = (announced[0].baseline, announced[0].candidate)
+    withheld = why_not_no_worse(*(_arm_trials(side.analysis.trials, factor, level) for level in levels))
     return RunComparison(
         format=paths.COMPARE_FORMAT,
         waylab=__version__,
@@ -149,9 +158,24 @@ def compare_arms(directory: Path, factor: str, given: tuple[str, str]) -> RunCom
         candidate=[_compared(side, factor, levels[1], given[1])],
         margin=announced[0].margin,
         metrics=parts,
-        verdict=_overall([part.verdict for part in parts]),
+        verdict=_overall([part.verdict for part in parts], withheld),
+        withheld=withheld,
         notes=[],
     )
+
+
+def _arm_trials(trials: list[AnalysedTrial], factor: str, level: str) -> list[AnalysedTrial]:
+    """Return the trials of one arm, with their configurations named by the levels of all other factors."""
+    return [
+        replace(
+            trial,
+            configuration=", ".join(
+                f"{name}={label}" for name, label in trial.levels.items() if name != factor
+            ),
+        )
+        for trial in trials
+        if trial.levels[factor] == level
+    ]
 
 
 def _check_request(margin: float, metrics: tuple[str, ...]) -> None:
@@ -181,6 +205,26 @@ def _check_same(runs: list[tuple[Path, Run]]) -> None:
         different = _first_difference(to_builtins(first.spec), to_builtins(run.spec))
         if different:
             raise LabError(f"compare: {first_path} and {path} have different specifications, in {different}")
+
+
+def _check_copies(runs: list[tuple[Path, Run]]) -> None:
+    """Check that no two runs have the same measurement: a copied run would count as another replicate.
+
+    The summary of a load has the clock of its window in nanoseconds, so two measurements never have the same one.
+    """
+    seen: dict[str, Path] = {}
+    for path, run in runs:
+        for trial in run.plan:
+            load = paths.trial_directory(path, trial.id) / paths.LOAD
+            if not load.is_file():
+                continue
+            digest = hash_of(load.read_bytes()).sha256
+            other = seen.setdefault(digest, path)
+            if other != path:
+                raise LabError(
+                    f"compare: {path} and {other} have the same measurement, in trial {trial.id}; one is a copy, "
+                    "so give another run"
+                )
 
 
 def _first_difference(one: object, other: object, where: str = "") -> str:
@@ -268,12 +312,12 @@ def _of_separate(metric: str, overall: Ratio, margin: float) -> tuple[str, str]:
     return NOT_REPLICATED, text
 
 
-def _overall(verdicts: list[str]) -> str:
-    """Return `worse` if any metric is, `no worse` if all are shown to be, else `undecided`."""
+def _overall(verdicts: list[str], withheld: str) -> str:
+    """Return `worse` if any metric is, `no worse` if all are and nothing is `withheld`, else `undecided`."""
     for word in (WORSE, NOT_REPLICATED, UNDECIDED):
         if word in verdicts:
             return word
-    return NO_WORSE
+    return UNDECIDED if withheld else NO_WORSE
 
 
 def _compared(side: _Side, factor: str = "", level: str = "", given: str = "") -> ComparedRun:

@@ -31,6 +31,8 @@ _SAME, _BUCKETS = 1e-6, 0.01
 _LAW_MIN, _LAW_LIMITS = 0.2, 2.0
 # Requests at the edges of the window that one count includes and another does not, as a share.
 _EDGES = 0.05
+# The files of a trial that the analysis reads, beside its records.
+_READ = (paths.TRIAL, paths.LOAD, paths.PROCESSES, paths.MACHINE, paths.HOSTS)
 # The step from the seed of one load generator to that of the next.
 _SEED_STEP, _SEEDS = 104_729, 1 << 31
 
@@ -59,10 +61,10 @@ def _differences(artifacts: Artifacts, manifest: Manifest) -> Iterator[str]:
             yield f"the manifest names {name[:80]}, which is not in the folder"
         elif wanted != _hash(artifacts, name):
             yield f"{name} is not what the trial left"
-    records = artifacts.directory / paths.RECORDS
-    for record in sorted(records.glob("*.way")):
-        name = f"{paths.RECORDS}/{record.name}"
-        if name not in manifest.files:
+    records = (artifacts.directory / paths.RECORDS).glob("*.way")
+    read = [*_READ, *(f"{paths.RECORDS}/{record.name}" for record in sorted(records))]
+    for name in read:
+        if name not in manifest.files and (artifacts.directory / name).exists():
             yield f"{name} was added after the trial"
 
 
@@ -116,6 +118,10 @@ def _identity(plan: PlannedTrial, outcome: TrialOutcome, load: LoadSummary) -> I
 def _settings(plan: PlannedTrial, load: LoadSummary) -> Iterator[str]:
     """Compare the settings that the load generators report with the planned ones."""
     reported = [part.settings for part in load.parts if part.settings] or [load.settings]
+    for settings in reported:
+        unknown = [name for name in _reported_always(settings) if settings.get(name) is None]
+        if unknown:
+            yield f"the load does not report its {' and '.join(unknown)}"
     for name, wanted in _planned(plan, load, len(reported)).items():
         found = [settings[name] for settings in reported if settings.get(name) is not None]
         if name == "clients" and found:
@@ -126,6 +132,11 @@ def _settings(plan: PlannedTrial, load: LoadSummary) -> Iterator[str]:
                 yield f"the load ran with seed {min(missing)}, planned: {plan.seed}"
         elif any(one != wanted for one in found):
             yield f"the load ran with {name} {found[0]}, planned: {wanted}"
+
+
+def _reported_always(settings: dict[str, Any]) -> tuple[str, ...]:
+    """Return the settings that every load generator reports; pgbench has no seed."""
+    return ("clients",) if settings.get("generator") == "pgbench" else ("clients", "seed")
 
 
 def _planned(plan: PlannedTrial, load: LoadSummary, generators: int) -> dict[str, Any]:

@@ -28,6 +28,8 @@ def roles_cpu_s(directory: Path, window_ns: tuple[int, int]) -> dict[str, float]
             continue
         spent_s = float(row["user_s"]) + float(row["system_s"])
         series.setdefault(row["process"], []).append((int(row["clock_ns"]), spent_s))
+    if not series:
+        raise LabError(f"{directory / paths.PROCESSES}: is empty")
     spent: dict[str, float] = {}
     for process, points in series.items():
         role = "backends" if process.startswith("backend") else process.partition("-")[0]
@@ -133,6 +135,10 @@ def _rows(path: Path) -> list[dict[str, str]]:
 def increase_within(points: list[tuple[int, float]], window_ns: tuple[int, int], directory: Path) -> float:
     """Return the increase of a counter, given as (clock in ns, value), within the window; linear in between."""
     clocks, values = np.array([point[0] for point in points]), np.array([point[1] for point in points])
+    if not np.isfinite(values).all() or not (np.diff(clocks) > 0).all():
+        raise LabError(
+            f"{directory}: the telemetry has values that are no numbers, or clocks that do not rise"
+        )
     start, end = window_ns
     covered = min(end, clocks[-1]) - max(start, clocks[0])
     if len(points) < 2 or covered < _COVERED_MIN * (end - start):

@@ -1,5 +1,9 @@
 """Histograms of the load generator: decoded, merged over trials, never averaged."""
 
+import base64
+import struct
+import zlib
+
 import numpy as np
 from hdrh.histogram import HdrHistogram
 from numpy.typing import NDArray
@@ -16,6 +20,11 @@ LOW_PERCENTILES = (1.0, 5.0, 25.0, 75.0)
 # A percentile with fewer values above it says more about luck than about the system.
 ABOVE_MIN = 10
 _HIGHEST_NS = 3_600_000_000_000
+# Histograms of the load generator have three digits. A header that announces more would allocate its memory.
+_DIGITS_MAX, _HIGHEST_MAX_NS = 3, 1 << 62
+_OUTER, _INNER = struct.Struct(">II"), struct.Struct(">IIIIQQd")
+# Ten bytes hold any count, and 1024 counts belong to each power of two.
+_INFLATED_MAX = _INNER.size + 10 * 1024 * 64
 _CURVE_SHARES = sorted(
     {round(float(share), 6) for share in np.linspace(0.01, 0.99, 50)} | {0.001, 0.005, 0.995, 0.999, 0.9999}
 )
@@ -26,12 +35,27 @@ def decode(text: str, where: str) -> HdrHistogram:
     if not text:
         return HdrHistogram(1, _HIGHEST_NS, 3)
     try:
+        _check_size(text)
         histogram = HdrHistogram.decode(text)
     except Exception as error:  # the library raises whatever zlib, ctypes or base64 raise
         raise LabError(f"{where}: the histogram cannot be decoded: {error}") from None
     if histogram is None:
         raise LabError(f"{where}: the histogram cannot be decoded")
     return histogram
+
+
+def _check_size(text: str) -> None:
+    """Raise ValueError for a histogram that would take more memory than one of the load generator.
+
+    A few bytes can announce gigabytes: as digits and largest value in the header, or as deflated zeros.
+    """
+    content = base64.b64decode(text)
+    inflated = zlib.decompressobj().decompress(content[_OUTER.size :], _INFLATED_MAX + 1)
+    if len(inflated) > _INFLATED_MAX:
+        raise ValueError(f"it is longer than {_INFLATED_MAX} bytes")
+    _, _, _, digits, lowest, highest, _ = _INNER.unpack_from(inflated)
+    if not 1 <= digits <= _DIGITS_MAX or not 1 <= lowest < highest <= _HIGHEST_MAX_NS:
+        raise ValueError(f"it announces {digits} digits from {lowest} to {highest}")
 
 
 def merge(histograms: list[HdrHistogram]) -> HdrHistogram:

@@ -32,6 +32,11 @@ from waylab.runfolder.trial_numbers import (
     TrialOperation,
 )
 
+# A load has at most so many more seconds than planned: more are another file, and their histograms take memory.
+_SECONDS_FACTOR, _SECONDS_SPARE = 2, 120
+# What a file of telemetry that is damaged or forged can raise.
+_DAMAGED = (LabError, KeyError, ValueError, TypeError, ArithmeticError)
+
 
 @dataclass
 class TrialResult:
@@ -59,6 +64,8 @@ def trial_result(artifacts: Artifacts, limits: GateLimits) -> TrialResult:
             return _measured(artifacts, artifacts.outcome, artifacts.load, limits)
         except LabError as error:
             artifacts.problems.append(str(error))
+        except ArithmeticError as error:
+            artifacts.problems.append(f"{artifacts.directory}: its numbers cannot be computed: {error}")
     text = "; ".join(artifacts.problems)
     gate = Gate(name="complete", passed=False, value=None, limit=None, text=text)
     return TrialResult(_analysed(artifacts, [gate], None))
@@ -84,6 +91,9 @@ def _analysed(artifacts: Artifacts, gates: list[Gate], numbers: TrialNumbers | N
 def _measured(
     artifacts: Artifacts, outcome: TrialOutcome, load: LoadSummary, limits: GateLimits
 ) -> TrialResult:
+    planned_s = artifacts.plan.load.warm_up_s + artifacts.plan.load.test_time_s
+    if len(load.seconds) > _SECONDS_SPARE + _SECONDS_FACTOR * planned_s:
+        raise LabError(f"{artifacts.directory}: {len(load.seconds)} seconds in a load of {planned_s:g} s")
     operations = load.operations.by_name()
     decoded = {
         name: histograms.decode(operation.response.histogram, f"{artifacts.directory}, {name}")
@@ -187,7 +197,7 @@ def _cpu(artifacts: Artifacts, load: LoadSummary) -> CpuUse:
     try:
         accounting = artifacts.outcome.accounting if artifacts.outcome else None
         return cpu_use(artifacts.directory, load.cpu, load.window_ns, load.totals.requests, accounting)
-    except (LabError, KeyError, ValueError, OverflowError) as error:
+    except _DAMAGED as error:
         artifacts.problems.append(f"telemetry: {error}")
         return CpuUse()
 
@@ -195,7 +205,7 @@ def _cpu(artifacts: Artifacts, load: LoadSummary) -> CpuUse:
 def _links(artifacts: Artifacts, load: LoadSummary) -> LinkUse:
     try:
         return link_use(artifacts.directory, artifacts.testbed, artifacts.plan, load.window_ns)
-    except (LabError, KeyError, ValueError, OverflowError) as error:
+    except _DAMAGED as error:
         artifacts.problems.append(f"{paths.HOSTS}: {error}")
         return LinkUse()
 
