@@ -17,7 +17,7 @@ from waylab.errors import LabError
 from waylab.run import create_run
 from waylab.runfolder import paths
 from waylab.runfolder.files import read, read_run, write
-from waylab.runfolder.manifest import MANIFEST_FORMAT, Manifest, hashes, run_hash
+from waylab.runfolder.manifest import Manifest, hashes, manifest, run_hash
 from waylab.runfolder.trial import TrialOutcome
 
 
@@ -56,14 +56,7 @@ def with_manifest(run_folder, place=0):
     planned, directory = trial_of(run_folder, place)
     changed(directory / paths.TRIAL, lambda trial: trial.update(manifest=True))
     files = hashes(directory, (paths.MANIFEST,))
-    content = Manifest(
-        format=MANIFEST_FORMAT,
-        run_sha256=run_hash(directory),
-        trial=planned.id,
-        seed=planned.seed,
-        files=files,
-    )
-    write(directory / paths.MANIFEST, content)
+    write(directory / paths.MANIFEST, manifest(directory, planned.id, planned.seed, files))
     return directory
 
 

@@ -18,7 +18,7 @@ from waylab.run.telemetry import INTERVAL_S, Telemetry
 from waylab.runfolder import paths
 from waylab.runfolder.files import encoded, read, write, write_bytes
 from waylab.runfolder.load import LoadSummary
-from waylab.runfolder.manifest import MANIFEST_FORMAT, Manifest, hash_of, hashes, run_hash
+from waylab.runfolder.manifest import hash_of, hashes, manifest
 from waylab.runfolder.trial import (
     FAILED,
     MEASURED,
@@ -109,14 +109,7 @@ def _write_outcome(directory: Path, trial: Trial, outcome: TrialOutcome) -> None
     """Write the manifest, which includes the outcome, and then the outcome itself as the last file."""
     content = encoded(outcome)
     files = hashes(directory, (paths.MANIFEST, paths.TRIAL)) | {paths.TRIAL: hash_of(content)}
-    manifest = Manifest(
-        format=MANIFEST_FORMAT,
-        run_sha256=run_hash(directory),
-        trial=trial.id,
-        seed=trial.seed,
-        files=files,
-    )
-    write(directory / paths.MANIFEST, manifest)
+    write(directory / paths.MANIFEST, manifest(directory, trial.id, trial.seed, files))
     write_bytes(directory / paths.TRIAL, content)
 
 

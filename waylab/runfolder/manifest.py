@@ -28,6 +28,12 @@ class Manifest(Struct, frozen=True, kw_only=True):
     files: dict[str, FileHash]  # by path within the trial's folder; without the manifest itself
 
 
+def manifest(directory: Path, trial: str, seed: int, files: dict[str, FileHash]) -> Manifest:
+    """Return the manifest of a trial in this folder, with these files."""
+    run_sha256 = run_hash(directory)
+    return Manifest(format=MANIFEST_FORMAT, run_sha256=run_sha256, trial=trial, seed=seed, files=files)
+
+
 def hashes(directory: Path, without: tuple[str, ...] = ()) -> dict[str, FileHash]:
     """Return the hash of every file below a folder, by its path in it."""
     found = sorted(path for path in directory.rglob("*") if path.is_file())
