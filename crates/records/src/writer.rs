@@ -47,7 +47,7 @@ pub struct RowSender {
 pub struct WriterTotals {
     /// Rows in the file.
     pub written: u64,
-    /// Rows dropped because the channel was full.
+    /// Rows dropped because the channel was full or the file could not be written.
     pub dropped: u64,
 }
 
@@ -98,8 +98,18 @@ impl Writer {
         file.write_all(&header.encode())?;
         let (sender, receiver) = sync_channel(QUEUE_BATCHES);
         let dropped = Arc::new(AtomicU64::new(0));
-        let thread =
-            std::thread::Builder::new().name("records".into()).spawn(move || write_batches(&receiver, file))?;
+        let shown = path.display().to_string();
+        let write = move || {
+            let outcome = write_batches(&receiver, file);
+            if let Err(error) = &outcome {
+                // `close` returns the error as well, but that may be weeks later.
+                eprintln!(
+                    "waystage: {shown}: {error}; no further records are written, and the dropped ones are counted"
+                );
+            }
+            outcome
+        };
+        let thread = std::thread::Builder::new().name("records".into()).spawn(write)?;
         Ok(Writer { path, sample: header.sample, row_bytes: header.row_bytes, sender, dropped, thread })
     }
 

@@ -306,8 +306,11 @@ pub(crate) const HOT_KEYS_RATE: Definition = gauge(
     &[],
     "Requests per second for all keys, as the sketch of hot keys counts them; only with --hot-keys-metrics",
 );
-pub(crate) const RECORDS_DROPPED: Definition =
-    counter("waystage_records_dropped_total", &[], "Records dropped because the thread that writes them was behind");
+pub(crate) const RECORDS_DROPPED: Definition = counter(
+    "waystage_records_dropped_total",
+    &[],
+    "Records dropped because the thread that writes them was behind, or because the file could not be written",
+);
 pub(crate) const SCRAPE_STALE_LOOPS: Definition = counter(
     "waystage_scrape_stale_loops_total",
     &[],
