@@ -7,7 +7,7 @@ mod common;
 use common::{Proxy, servers, until};
 use proxy::{Config, Discipline, Timeouts};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use testkit::{Client, GatedServer, Scripted};
 
@@ -275,4 +275,41 @@ fn large_replies_have_their_time_one_after_the_other() {
     client.send("get large\r\n".repeat(READS));
     client.expect(large_reply().repeat(READS));
     assert_eq!(number(&proxy, "waystage_backend_connections_lost_total"), 0);
+}
+
+/// Each large reply is in time, but together they take longer than any timeout.
+#[test]
+fn every_large_read_has_a_reply_when_the_proxy_stops() {
+    const READS: usize = 12;
+    let is_slow = Arc::new(AtomicBool::new(false));
+    let slow = is_slow.clone();
+    let server = Scripted::start(move |peer, _| {
+        while peer.line().is_some() {
+            if slow.load(Ordering::SeqCst) {
+                std::thread::sleep(Duration::from_millis(500));
+            }
+            peer.send(large_reply());
+        }
+    });
+    let proxy = Proxy::at(&[server.address()], |config| {
+        settings(config);
+        let second = Duration::from_secs(1);
+        config.pools[0].timeouts = Timeouts { reply: second, ..Timeouts::all(second) };
+    });
+    let mut client = proxy.client();
+    warm_up(&mut client, &proxy, || ());
+    is_slow.store(true, Ordering::SeqCst);
+    client.send("get large\r\n".repeat(READS));
+    client.expect(large_reply());
+    let stopped = std::thread::spawn(move || proxy.stop());
+    for number in 1..READS {
+        let line = client.line();
+        if line.starts_with("VALUE") {
+            client.expect(&large_reply()[line.len()..]);
+        } else {
+            assert!(line.starts_with("SERVER_ERROR backend "), "reply {number} is {line:?}");
+        }
+    }
+    client.expect_closed();
+    assert_eq!(stopped.join().unwrap().lost, 0);
 }

@@ -204,7 +204,7 @@ impl Config {
         self.pools.iter().any(|pool| pool.replicas > 1 || stores_elsewhere(pool) || pool.shadow.is_some())
     }
 
-    /// The longest timeout of any backend: no request to it takes longer.
+    /// The longest timeout of any backend. A request that waits in a queue or behind large replies can take longer.
     pub fn longest_timeout(&self) -> Duration {
         let longest = |pool: &PoolConfig| {
             let Timeouts { connect, read, write, reply } = pool.timeouts;

@@ -97,6 +97,12 @@ impl Running {
     /// Then it accepts no more requests, and waits for clients that still read their replies. It gives up when no client has read
     /// anything for the configured time, or when `is_hurried` returns true. The caller then stops this proxy.
     pub fn wait_for_clients(&mut self, is_hurried: impl Fn() -> bool) {
+        self.wait_for_all_clients(|| false, is_hurried);
+    }
+
+    /// As [`Running::wait_for_clients`], while proxies with earlier configurations may still move clients to this one
+    /// (`may_get_more`).
+    pub fn wait_for_all_clients(&mut self, may_get_more: impl Fn() -> bool, is_hurried: impl Fn() -> bool) {
         if !self.is_replaced && !self.is_handed_over() {
             return;
         }
@@ -104,7 +110,8 @@ impl Running {
             metrics.stop();
         }
         let until = self.clock.now() + self.config.transport.hand_over_wait;
-        while self.clients_open.load(Ordering::Relaxed) > 0 && self.clock.now() < until && !is_hurried() {
+        let has_clients = || may_get_more() || self.clients_open.load(Ordering::Relaxed) > 0;
+        while has_clients() && self.clock.now() < until && !is_hurried() {
             std::thread::sleep(CLIENTS_POLL);
         }
         if self.clients_open.load(Ordering::Relaxed) > 0 && !is_hurried() {

@@ -12,7 +12,7 @@ use crate::path::job::{JobId, SessionRef};
 use crate::path::messages::{AcceptMessage, DrainLimits, LoopMessage, NewestAcceptor};
 use crate::path::session::{Gone, Progress, Session};
 use clock::Nanos;
-use net::{Buffers, Connection, Mailbox, Poller, Ready, Token};
+use net::{Buffers, Connection, Mailbox, Poller, Ready, Refused, Token};
 use slab::Slab;
 use std::collections::VecDeque;
 use std::io;
@@ -139,7 +139,7 @@ impl EventLoop {
         }
         // Jobs may have been given more legs.
         self.flush_backends();
-        if self.draining.is_some() && self.core.jobs.outstanding.is_any() {
+        if self.draining.is_some() && self.core.jobs.outstanding.has_clients() {
             self.core.progressed = self.core.turn;
         }
         self.send_moving();
@@ -434,10 +434,11 @@ impl EventLoop {
     fn send_moving(&mut self) {
         let Some(successor) = &self.successor else { return };
         while let Some(message) = self.moving.pop_front() {
-            if let Err(refused) = successor.send(message) {
-                return self.moving.push_front(refused);
+            match successor.try_send(message) {
+                Err(Refused::Full(message)) => return self.moving.push_front(message),
+                // The whole process ends, and such a client waits for no reply.
+                Ok(()) | Err(Refused::Ended(_)) => _ = self.clients_open.fetch_sub(1, Ordering::Relaxed),
             }
-            self.clients_open.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
@@ -465,22 +466,32 @@ impl EventLoop {
         self.core.journal.end_turn(self.core.turn);
     }
 
-    /// Ends all sessions and jobs that are left when the time to drain is over.
+    /// Fails the requests that are left when the time to drain is over, and ends all sessions.
     fn close(mut self) -> u64 {
-        let slots: Vec<usize> = self.sessions.iter().map(|(slot, _)| slot).collect();
-        for slot in slots {
-            self.remove(slot);
-        }
+        let until = self.core.turn + CLOSE_WAIT;
         loop {
             let (dispatcher, mut answered, time) = self.core.parts();
             dispatcher.close(&mut answered, time);
-            // A job may get legs to other backends, which fail in the next round.
-            if self.core.answered.is_empty() {
+            // A job may get legs to other backends, which fail in the next round. So does the next request of a client that was
+            // blocked by its last one.
+            if self.core.answered.is_empty() && self.touched.is_empty() {
                 break;
             }
             self.complete_jobs();
+            if self.core.clock.now() < until {
+                self.reply();
+            } else {
+                self.remove_all();
+            }
         }
+        self.remove_all();
         self.publish();
         self.core.jobs.live() as u64
+    }
+
+    fn remove_all(&mut self) {
+        self.touched.clear();
+        let slots: Vec<usize> = self.sessions.iter().map(|(slot, _)| slot).collect();
+        slots.into_iter().for_each(|slot| self.remove(slot));
     }
 }

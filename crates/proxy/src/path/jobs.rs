@@ -24,9 +24,13 @@ pub(crate) struct Jobs {
     pub(crate) clients: Clients,
 }
 
-/// The number of legs that wait for a reply, for each backend.
+/// The number of legs that wait for a reply.
 #[derive(Debug, Default)]
-pub(crate) struct Outstanding(Vec<u32>);
+pub(crate) struct Outstanding {
+    by_backend: Vec<u32>,
+    /// Those of clients' requests. The others belong to background jobs.
+    of_clients: u32,
+}
 
 /// The time, as precisely as each use needs it.
 #[derive(Clone, Copy, Debug)]
@@ -45,27 +49,29 @@ impl Time<'_> {
 
 impl Outstanding {
     /// Counts a leg that waits for this backend.
-    pub(crate) fn add(&mut self, backend: u16) {
+    pub(crate) fn add(&mut self, backend: u16, is_background: bool) {
         let backend = usize::from(backend);
-        if backend >= self.0.len() {
-            self.0.resize(backend + 1, 0);
+        if backend >= self.by_backend.len() {
+            self.by_backend.resize(backend + 1, 0);
         }
-        self.0[backend] += 1;
+        self.by_backend[backend] += 1;
+        self.of_clients += u32::from(!is_background);
     }
 
     /// Counts a leg of this backend as answered.
-    pub(crate) fn remove(&mut self, backend: u16) {
-        self.0[usize::from(backend)] -= 1;
+    pub(crate) fn remove(&mut self, backend: u16, is_background: bool) {
+        self.by_backend[usize::from(backend)] -= 1;
+        self.of_clients -= u32::from(!is_background);
     }
 
-    /// Whether a leg waits for any backend.
-    pub(crate) fn is_any(&self) -> bool {
-        self.0.iter().any(|&legs| legs > 0)
+    /// Whether a client's request waits for any backend.
+    pub(crate) fn has_clients(&self) -> bool {
+        self.of_clients > 0
     }
 
     /// The number of legs that wait for this backend.
     pub(crate) fn of(&self, backend: u16) -> u32 {
-        self.0.get(usize::from(backend)).copied().unwrap_or(0)
+        self.by_backend.get(usize::from(backend)).copied().unwrap_or(0)
     }
 }
 
@@ -269,7 +275,7 @@ impl AnsweredJobs<'_> {
     /// Completes the reply of a leg with its last line, and lists its job if `Core::complete` must look at it.
     pub(crate) fn leg_answered(&mut self, leg: LegRef, last_line: &[u8], outcome: Outcome, now: Nanos) {
         let job = self.jobs.get(leg.job);
-        let backend = job.leg(leg.leg).backend;
+        let (backend, is_background) = (job.leg(leg.leg).backend, job.background.is_some());
         // The value of a meta command is part of the last line.
         let is_large = last_line.len() > ALWAYS_BYTES && job.verb == Verb::Mg;
         let last_line = if is_large && !self.jobs.has_room(leg.job, last_line.len()) { b"" } else { last_line };
@@ -279,7 +285,7 @@ impl AnsweredJobs<'_> {
             self.list.push(leg.job);
         }
         self.jobs.count_bytes(leg.job);
-        self.jobs.outstanding.remove(backend);
+        self.jobs.outstanding.remove(backend, is_background);
         self.jobs.count_first_keys(leg.job, 0);
     }
 

@@ -3,7 +3,7 @@
 use crate::observe::histograms::StageHistograms;
 use crate::path::addresses::Permit;
 use clock::Nanos;
-use net::{Connection, Endpoint, Inherited, Post};
+use net::{Connection, Endpoint, Inherited, Post, Refused};
 use std::io;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -42,7 +42,7 @@ pub(crate) enum LoopMessage {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DrainLimits {
     pub(crate) until: Nanos,
-    /// It ends earlier if no request has been in flight and no client has read anything for this time.
+    /// It ends earlier if no client's request has been in flight and no client has read anything for this time.
     pub(crate) patience: Duration,
 }
 
@@ -61,8 +61,8 @@ impl NewestAcceptor {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = post;
     }
 
-    /// Sends a message, or returns it if there is no room now.
-    pub(crate) fn send(&self, message: AcceptMessage) -> Result<(), AcceptMessage> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).send(message)
+    /// Sends a message. Returns it if there is no room now, or if the acceptor has ended.
+    pub(crate) fn try_send(&self, message: AcceptMessage) -> Result<(), Refused<AcceptMessage>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).try_send(message)
     }
 }

@@ -368,7 +368,7 @@ mod tests {
     fn the_replica_with_the_fewest_outstanding_is_read_and_equal_ones_in_turn() {
         let replicas = replicas(|pool| pool.reads = Reads::LeastOutstanding);
         let mut outstanding = Outstanding::default();
-        let mut busy = |step, legs| (0..legs).for_each(|_| outstanding.add(server(&replicas, step)));
+        let mut busy = |step, legs| (0..legs).for_each(|_| outstanding.add(server(&replicas, step), false));
         [(0, 3), (1, 1), (2, 2), (3, 1)].iter().for_each(|&(step, legs)| busy(step, legs));
         let chosen = |turn| replicas.first_read(0, b"k", turn, &outstanding).backend;
         assert_eq!([0, 1, 2, 3].map(chosen), [1, 1, 3, 3].map(|step| server(&replicas, step)));

@@ -3,11 +3,12 @@
 use crate::hand_over::Place;
 use crate::speak::{PATIENCE, ask, expect, stop, unix_client};
 use net::HostPort;
-use proxy::{Config, Lookup, Running};
+use proxy::{Config, Lookup, Running, ServerConfig};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use testkit::Client;
+use std::time::Duration;
+use testkit::{Client, Scripted};
 
 /// A configuration like this one whose start runs `between` once, while it resolves the name of the backend.
 fn with_step(config: &Config, backend: SocketAddr, between: impl FnOnce() + Send + 'static) -> Config {
@@ -66,4 +67,50 @@ fn a_take_over_that_completes_during_a_reload_prevents_the_reload() {
     drop(new);
     stop(successor);
     stop(last);
+}
+
+/// A backend that refuses every write and every deletion.
+fn refusing() -> Scripted {
+    Scripted::start(|peer, _| {
+        while let Some(line) = peer.line() {
+            match line.split(' ').next() {
+                Some("set") => _ = peer.line().map(|_| peer.send("SERVER_ERROR no\r\n")),
+                Some("get") => peer.send("END\r\n"),
+                _ => peer.send("SERVER_ERROR no\r\n"),
+            }
+        }
+    })
+}
+
+#[test]
+fn pending_invalidations_do_not_delay_the_exit_after_a_take_over() {
+    const VALUE_BYTES: usize = 300_000;
+    let (place, refusing) = (Place::new(), refusing());
+    let mut old = place.start(false, |config| {
+        config.transport.hand_over_wait = Duration::from_millis(200);
+        config.client_limits.unread_timeout = Duration::ZERO;
+        config.pools[0].servers.push(ServerConfig::new(&refusing.address().to_string()));
+        config.pools[0].replicas = 2;
+    });
+    let mut client = Client::connect(old.address().unwrap());
+    // One of the replicas has not stored it, so an invalidation stays pending there.
+    client.send(format!("set k 0 0 {VALUE_BYTES}\r\n{}\r\n", "v".repeat(VALUE_BYTES)));
+    client.line();
+    client.send("get k\r\n".repeat(400));
+    let new = place.start(true, |_| ());
+    let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+    let ended = std::thread::spawn(move || {
+        old.wait_for_clients(|| receiver.try_recv().is_ok());
+        stop(old);
+    });
+    let clock = clock::Clock::monotonic();
+    let until = clock.now() + PATIENCE;
+    while !ended.is_finished() && clock.now() < until {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // Lets the thread end if it has not.
+    let is_hurried = sender.send(()).is_ok() && !ended.is_finished();
+    ended.join().unwrap();
+    assert!(!is_hurried, "a client that does not read has kept the old proxy for {PATIENCE:?}");
+    stop(new);
 }

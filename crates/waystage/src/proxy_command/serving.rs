@@ -13,12 +13,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, JoinHandle, sleep};
 use std::time::Duration;
 
 /// The interval at which the configuration file is checked for a change.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+/// The interval at which the process checks whether clients of earlier configurations are left.
+const CLIENTS_POLL: Duration = Duration::from_millis(10);
 
 /// Detects changes of the configuration file. Create it before the file is read for the first time: a change that comes between
 /// the reading and the creation would be missed.
@@ -66,8 +67,6 @@ struct Process {
     retiring: Vec<JoinHandle<Result<Totals, String>>>,
     /// The requests of those that have ended.
     retired: Retired,
-    /// Set when the process no longer waits for clients.
-    is_ending: Arc<AtomicBool>,
 }
 
 /// What proxies with an earlier configuration have done.
@@ -109,14 +108,7 @@ pub(super) fn serve(
         watch_file(watch, events.clone())?;
     }
     announce_state(&running, "ready");
-    let process = Process {
-        source,
-        running,
-        events,
-        retiring: Vec::new(),
-        retired: Retired::default(),
-        is_ending: Arc::default(),
-    };
+    let process = Process { source, running, events, retiring: Vec::new(), retired: Retired::default() };
     process.watch_successor()?;
     process.serve()
 }
@@ -134,9 +126,13 @@ impl Process {
             }
         }
         // A signal ends the wait.
-        let Process { mut running, events, retiring, mut retired, is_ending, .. } = self;
-        running.wait_for_clients(|| events.is_ending());
-        is_ending.store(true, Ordering::Relaxed);
+        let Process { mut running, events, retiring, mut retired, .. } = self;
+        let is_moving = || retiring.iter().any(|thread| !thread.is_finished());
+        running.wait_for_all_clients(is_moving, || events.is_ending());
+        // After a take-over, clients of earlier configurations still read their replies. They need this one to move to.
+        while is_moving() && !events.is_ending() {
+            sleep(CLIENTS_POLL);
+        }
         let mut totals = running.stop().map_err(|error| error.to_string())?;
         retiring.into_iter().for_each(|thread| retired.add(thread));
         if let Some(error) = retired.error {
@@ -161,9 +157,9 @@ impl Process {
         match outcome {
             Ok(new) => {
                 let mut old = std::mem::replace(&mut self.running, new);
-                let is_ending = self.is_ending.clone();
+                let events = self.events.clone();
                 let retire = move || {
-                    old.wait_for_clients(|| is_ending.load(Ordering::Relaxed));
+                    old.wait_for_clients(|| events.is_ending());
                     old.stop().map_err(|error| error.to_string())
                 };
                 match Builder::new().name("retiring".into()).spawn(retire) {

@@ -110,12 +110,14 @@ impl LegSender {
         time: Time<'_>,
     ) {
         for leg in 0..answered.jobs.get(id).legs().len() as u16 {
-            let slot = answered.jobs.get(id).leg(leg);
+            let job = answered.jobs.get(id);
+            let is_background = job.background.is_some();
+            let slot = job.leg(leg);
             if std::mem::replace(&mut slot.is_counted, true) {
                 continue;
             }
             let (backend, is_withheld) = (slot.backend, slot.is_withheld);
-            answered.jobs.outstanding.add(backend);
+            answered.jobs.outstanding.add(backend, is_background);
             if is_withheld {
                 self.fail_withheld(LegRef { job: id, leg }, backend, answered, time);
             }
