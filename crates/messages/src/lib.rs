@@ -20,6 +20,7 @@ mod http {
     pub(crate) mod handle;
     pub(crate) mod message_list;
     pub(crate) mod problem;
+    mod refusals;
     pub(crate) mod reply;
     pub(crate) mod router;
     pub(crate) mod stream;

@@ -167,6 +167,25 @@ fn a_head_that_is_too_large_is_refused_and_requests_in_a_row_are_answered_in_ord
     let _ = stream.write_all(long.as_bytes());
     let reply = rest(&mut stream);
     assert!(reply.is_empty() || reply.starts_with("HTTP/1.1 431"), "{reply}");
+    // Refusals of the HTTP library are problem documents, too.
+    let many = format!("GET /v1/queues HTTP/1.1\r\nhost: localhost\r\n{}\r\n", "x: y\r\n".repeat(101));
+    let far = format!("GET /{} HTTP/1.1\r\nhost: localhost\r\n\r\n", "x".repeat(70_000));
+    for (head, status, problem) in [
+        (many.as_str(), "431", "head-too-large"),
+        (far.as_str(), "4", "problem:"),
+        ("nonsense\r\n\r\n", "400", "invalid-request"),
+    ] {
+        let mut stream = connect(running.address());
+        let _ = stream.write_all(head.as_bytes());
+        let reply = rest(&mut stream);
+        if reply.is_empty() && head.len() > 60_000 {
+            // The connection was reset because of the bytes that were not read.
+            continue;
+        }
+        assert!(reply.starts_with(&format!("HTTP/1.1 {status}")) && reply.contains(problem), "{reply}");
+        let (head, body) = reply.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains("application/problem+json") && head.ends_with(&format!("{}", body.len())), "{reply}");
+    }
     let mut stream = connect(running.address());
     let ask = "GET /v1/queues/a HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(3)
         + "GET /v2 HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";

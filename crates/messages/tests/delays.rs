@@ -166,6 +166,20 @@ fn refused(address: SocketAddr) {
     assert_eq!(client.short("POST", "/v1/leases/x/nack?delay=361h").0, 400);
     assert_eq!(client.short("POST", "/v1/leases/x/extend?lease=13h").0, 400);
     assert_eq!(client.short("POST", "/v1/leases/x/acknowledge").0, 410);
+    // The queue's expiry would end before the delay.
+    assert_eq!(client.ask("PUT", "/v1/queues/brief", r#"{"expiry":"1h"}"#).status, 201);
+    for (parameters, status) in [("delay=1h", 400), ("delay=2h", 400), ("delay=59m", 201), ("delay=2h&expiry=3h", 201)]
+    {
+        let reply = client.ask("POST", &format!("/v1/queues/brief/messages?{parameters}"), "x");
+        assert_eq!(reply.status, status, "{parameters}: {}", reply.text());
+    }
+    let batch = r#"{"messages":[{"body":"1"},{"body":"2","delay":"2h"}]}"#;
+    let keyed = client.ask_with("POST", "/v1/queues/brief/messages:batch", "idempotency-key: k", batch);
+    assert!(keyed.status == 400 && keyed.text().contains("shorter than the expiry of the queue"), "{}", keyed.text());
+    assert!(
+        client.short("GET", "/v1/queues/brief").1.contains("\"visible\":0"),
+        "a batch is stored as a whole or not at all"
+    );
     assert_eq!(client.ask("POST", "/v1/leases:acknowledge", r#"{"lease_tokens":[]}"#).status, 400);
     let (_, text) = client.short("GET", "/v1/queues/q");
     assert!(text.contains("\"visible\":0") && text.contains("\"invisible\":0"), "{text}");

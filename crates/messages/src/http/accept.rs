@@ -148,7 +148,7 @@ impl Acceptor {
     }
 
     async fn serve_http<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: S, client: Arc<ClientConnection>) {
-        let observed = ObservedStream { stream, client: client.clone() };
+        let observed = ObservedStream { stream, client: client.clone(), refusal: None };
         let service = TaggedService { inner: TowerToHyperService::new(self.router.clone()), client: client.clone() };
         let mut builder = http1::Builder::new();
         // A request is not abandoned when the client closes its side: `ClientSocket` decides that for each type of work.

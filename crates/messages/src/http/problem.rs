@@ -6,7 +6,7 @@ use crate::path::failure::Failure;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use records::Outcome;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::time::Duration;
 
 /// Seconds after which the client should retry.
@@ -84,6 +84,18 @@ impl Problem {
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body-too-large", "Body too large", detail)
     }
 
+    /// The HTTP library refuses the request line.
+    pub(crate) fn path_too_long() -> Problem {
+        let detail = "path and query have up to 64 KiB";
+        Problem::new(StatusCode::URI_TOO_LONG, "path-too-long", "Path too long", detail)
+    }
+
+    /// The HTTP library refuses the head of the request.
+    pub(crate) fn head_too_large(detail: &str) -> Problem {
+        let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+        Problem::new(status, "head-too-large", "Head too large", detail)
+    }
+
     /// No operation has this path.
     pub(crate) fn unknown_path() -> Problem {
         let detail = "no operation has this path; see /docs";
@@ -115,15 +127,19 @@ impl Problem {
         }
     }
 
-    /// The problem as an HTTP response.
-    pub(crate) fn response(&self) -> Response {
-        let document = json!({
+    /// The problem document.
+    pub(crate) fn document(&self) -> Value {
+        json!({
             "type": format!("urn:waystage:problem:{}", self.problem_type),
             "title": self.title,
             "status": self.status.as_u16(),
             "detail": self.detail,
-        });
-        let mut response = Response::new(document.to_string().into());
+        })
+    }
+
+    /// The problem as an HTTP response.
+    pub(crate) fn response(&self) -> Response {
+        let mut response = Response::new(self.document().to_string().into());
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
@@ -152,6 +168,7 @@ impl From<Failure> for Problem {
         let unavailable = StatusCode::SERVICE_UNAVAILABLE;
         match failure {
             Failure::UnknownQueue => Problem::new(StatusCode::NOT_FOUND, "unknown-queue", "Unknown queue", detail),
+            Failure::NeverVisible => Problem::invalid_request(detail),
             Failure::UnknownDeadLetterQueue => Problem::new(
                 StatusCode::UNPROCESSABLE_ENTITY,
                 "unknown-dead-letter-queue",

@@ -2,6 +2,8 @@
 //! is shared with `ClientSocket`.
 
 use crate::http::client_connection::ClientConnection;
+use crate::http::refusals;
+use axum::body::Bytes;
 use rustix::net::{Shutdown, shutdown};
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
@@ -15,6 +17,8 @@ use tokio::net::TcpStream;
 pub(crate) struct ObservedStream<S> {
     pub(crate) stream: S,
     pub(crate) client: Arc<ClientConnection>,
+    /// What is written instead of a reply of the HTTP library, and how much of it was written.
+    pub(crate) refusal: Option<(Bytes, usize)>,
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for ObservedStream<S> {
@@ -43,8 +47,32 @@ impl<S> ObservedStream<S> {
     }
 }
 
+impl<S: AsyncWrite + Unpin> ObservedStream<S> {
+    /// Replaces a reply without a body, with which the HTTP library refuses a head, by one with a problem document. None if these bytes are
+    /// not such a reply.
+    fn poll_refusal(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Option<Poll<io::Result<usize>>> {
+        if self.refusal.is_none() {
+            self.refusal = Some((refusals::replacement(bytes)?, 0));
+        }
+        loop {
+            let (reply, written) = self.refusal.as_mut()?;
+            if *written == reply.len() {
+                self.refusal = None;
+                return Some(Poll::Ready(Ok(bytes.len())));
+            }
+            match Pin::new(&mut self.stream).poll_write(context, &reply[*written..]) {
+                Poll::Ready(Ok(more)) if more > 0 => *written += more,
+                other => return Some(other),
+            }
+        }
+    }
+}
+
 impl<S: AsyncWrite + Unpin> AsyncWrite for ObservedStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if let Some(polled) = self.poll_refusal(context, bytes) {
+            return polled;
+        }
         let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
         self.note(&polled);
         polled
@@ -55,6 +83,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for ObservedStream<S> {
         context: &mut Context<'_>,
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        if let Some(polled) = self.poll_refusal(context, parts.first().map_or(&[], |part| part)) {
+            return polled;
+        }
         let polled = Pin::new(&mut self.stream).poll_write_vectored(context, parts);
         self.note(&polled);
         polled

@@ -28,6 +28,8 @@ pub(crate) const PROBLEM_TYPES: &[ProblemType] = &[
     problem_type("invalid-name", 422, "the name of a queue, sender or receiver is not valid"),
     problem_type("unknown-dead-letter-queue", 422, "the dead-letter queue does not exist"),
     problem_type("idempotency-key-reused", 422, "the key was used with other bodies or receivers; nothing was done"),
+    problem_type("path-too-long", 414, "path and query exceed 64 KiB; nothing was done"),
+    problem_type("head-too-large", 431, "the head of the request exceeds 64 KiB or 100 headers; nothing was done"),
     problem_type(
         "client-closed",
         499,

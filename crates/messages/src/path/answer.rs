@@ -106,6 +106,7 @@ impl Worker<'_> {
                         Sent::Replayed(ids) => Ok(Answer::Replayed(ids)),
                         Sent::KeyReused => Err(Failure::KeyReused),
                         Sent::UnknownQueue => Err(Failure::UnknownQueue),
+                        Sent::NeverVisible => Err(Failure::NeverVisible),
                     });
                 }
             }

@@ -9,6 +9,8 @@ use tokio_postgres::error::{Severity, SqlState};
 pub(crate) enum Failure {
     #[error("no queue has this name")]
     UnknownQueue,
+    #[error("delay: it must be shorter than the expiry of the queue")]
+    NeverVisible,
     #[error("the dead-letter queue does not exist: create it first")]
     UnknownDeadLetterQueue,
     #[error("the lease has expired, another client has the message, or the lease never existed")]

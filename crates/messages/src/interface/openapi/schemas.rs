@@ -96,11 +96,19 @@ fn closed(object: ObjectBuilder) -> ObjectBuilder {
     object.schema_type(Type::Object).additional_properties(Some(AdditionalProperties::<Schema>::FreeForm(false)))
 }
 
-/// Durations without a fraction up to the limit, as a regular expression. The service also accepts fractions and other units.
+/// Durations up to the limit, as a regular expression. The service also accepts more digits and the units `us` and `ns`.
 pub(super) fn duration_pattern(longest: Duration, may_be_nothing: bool) -> String {
     let longest_ms = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX);
-    let number = |most: u64| number_up_to(most, if may_be_nothing { '0' } else { '1' });
-    format!("^(({})ms|({})s|({})m)$", number(longest_ms), number(longest_ms / 1000), number(longest_ms / 60_000))
+    let units = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)].map(|(unit, unit_ms)| {
+        let most = longest_ms / unit_ms;
+        let whole = number_up_to(most, if may_be_nothing || most == 0 { '0' } else { '1' });
+        // With a fraction, the number before the point is below the limit.
+        let fraction = most.checked_sub(1).map(|below| format!("|({})\\.[0-9]?[1-9]", number_up_to(below, '0')));
+        let is_possible = most > 0 || may_be_nothing;
+        is_possible.then(|| format!("({whole}{}){unit}", fraction.unwrap_or_default()))
+    });
+    let units: Vec<String> = units.into_iter().flatten().collect();
+    format!("^({})$", units.join("|"))
 }
 
 /// A regular expression for the numbers from 0 or 1 to `most`, without leading zeros.

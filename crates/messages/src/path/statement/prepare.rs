@@ -35,6 +35,20 @@ fn with_prefixes(list: &str, parameter: &str) -> String {
     list.replace("{prefixes}", &condition.replace("{p}", parameter))
 }
 
+/// A statement that fetches, by queue and by sender.
+fn scoped(text: &str) -> [String; 2] {
+    let from = SCAN_FROM_CONDITIONS.iter().fold(text.to_string(), |text, (name, low)| text.replace(name, low));
+    let all = SCAN_FROM_CONDITIONS.iter().fold(text.to_string(), |text, (name, _)| text.replace(name, ""));
+    [from.replace("{scope}", IN_A_QUEUE), all.replace("{scope}", BY_SENDER)]
+}
+
+/// The statements that pop, and those that receive.
+fn takes() -> ([String; 2], [String; 2]) {
+    let take = &include_str!("pop.sql").replace("{scan_from}", SCAN_FROM);
+    let pop = take.replace("{then}", "").replace("{rows}", "taken").replace("{lease}", "");
+    (scoped(&pop), scoped(&receive(take)))
+}
+
 /// One statement for each [`LeaseAction`], in its order.
 fn lease_actions() -> [String; 3] {
     let text = include_str!("lease_action.sql");
@@ -77,14 +91,7 @@ pub(crate) struct Statements {
 impl Statements {
     /// Prepares all statements, many of them in one round trip.
     pub(crate) async fn prepare(client: &Client) -> Result<Statements, Error> {
-        let take = &include_str!("pop.sql").replace("{scan_from}", SCAN_FROM);
-        let pop = take.replace("{then}", "").replace("{rows}", "taken").replace("{lease}", "");
-        let scoped = |text: &str| {
-            let from = SCAN_FROM_CONDITIONS.iter().fold(text.to_string(), |text, (name, low)| text.replace(name, low));
-            let all = SCAN_FROM_CONDITIONS.iter().fold(text.to_string(), |text, (name, _)| text.replace(name, ""));
-            [from.replace("{scope}", IN_A_QUEUE), all.replace("{scope}", BY_SENDER)]
-        };
-        let (pop, receive) = (scoped(&pop), scoped(&receive(take)));
+        let (pop, receive) = takes();
         let (peek, lease_actions) = (scoped(include_str!("peek.sql")), lease_actions());
         let lists = [(include_str!("waiting_queues.sql"), "$4"), (include_str!("list_queues.sql"), "$3")];
         let [waiting_queues, list] = lists.map(|(text, parameter)| with_prefixes(text, parameter));
@@ -139,3 +146,6 @@ async fn prepare_all<const N: usize>(client: &Client, texts: &[String; N]) -> Re
     }
     Ok(statements.try_into().unwrap_or_else(|_| unreachable!("as many as there are texts")))
 }
+
+#[cfg(test)]
+mod tests;

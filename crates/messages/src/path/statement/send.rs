@@ -14,6 +14,8 @@ pub(crate) enum Sent {
     /// The key belongs to a send with other bodies or receivers.
     KeyReused,
     UnknownQueue,
+    /// The queue's expiry is not longer than the delay.
+    NeverVisible,
 }
 
 impl Statements {
@@ -65,6 +67,7 @@ impl Statements {
             .query(&self.send_with, &[&queues, &senders, &keys, &places, &receivers, &bodies, &delays_ms, &expiries_ms])
             .await?;
         let sent = |row: &tokio_postgres::Row| match (row.get::<_, Option<Vec<i64>>>(1), row.get(2), row.get(3)) {
+            _ if row.get(4) => Sent::NeverVisible,
             (None, ..) => Sent::UnknownQueue,
             (Some(_), _, true) => Sent::KeyReused,
             (Some(ids), true, false) => Sent::Replayed(ids),

@@ -7,6 +7,10 @@ WITH request AS MATERIALIZED (
         LEFT JOIN LATERAL (
             SELECT id, expiry_ms FROM queue WHERE name = queue_name AND deleted_at IS NULL LIMIT 1
         ) AS queue ON true
+), never_visible AS MATERIALIZED (
+    -- A message would expire before its delay is over. Its own expiry was checked before; this is the queue's.
+    SELECT DISTINCT place FROM unnest($4::bigint[], $7::bigint[], $8::bigint[]) AS t (place, delay_ms, expiry_ms) JOIN request USING (place)
+    WHERE delay_ms >= coalesce(nullif(t.expiry_ms, 0), request.expiry_ms)
 ), arrived AS MATERIALIZED (
     SELECT place, nth, queue_id, receiver, sender, body, delay_ms, now() + expiry_ms * interval '1 millisecond' AS expires_at,
         nextval('message_id') AS id
@@ -15,7 +19,7 @@ WITH request AS MATERIALIZED (
         FROM unnest($4::bigint[], $5::text[], $6::bytea[], $7::bigint[], $8::bigint[])
             WITH ORDINALITY AS t (place, receiver, body, delay_ms, expiry_ms, nth)
             JOIN request USING (place)
-        WHERE queue_id IS NOT NULL AND pg_current_xact_id() IS NOT NULL
+        WHERE queue_id IS NOT NULL AND pg_current_xact_id() IS NOT NULL AND place NOT IN (SELECT never_visible.place FROM never_visible)
         ORDER BY nth
     ) AS known
 ), send AS MATERIALIZED (
@@ -46,5 +50,6 @@ WITH request AS MATERIALIZED (
     SELECT id, queue_id, receiver, sender, now(), body, expires_at, 0, now() + delay_ms * interval '1 millisecond'
     FROM fresh WHERE delay_ms > 0
 )
-SELECT place, ids, coalesce(is_replayed, false) AS is_replayed, coalesce(is_reused, false) AS is_reused
+SELECT place, ids, coalesce(is_replayed, false) AS is_replayed, coalesce(is_reused, false) AS is_reused,
+    place IN (SELECT never_visible.place FROM never_visible) AS is_never_visible
 FROM request LEFT JOIN decided USING (place) ORDER BY place

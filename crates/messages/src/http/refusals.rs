@@ -1,0 +1,54 @@
+//! Problem documents for request heads that the HTTP library refuses. It answers them itself, with a status and no body.
+
+use crate::http::problem::Problem;
+use axum::body::Bytes;
+use serde_json::Value;
+
+/// What precedes the status in a reply.
+const VERSION: &[u8] = b"HTTP/1.1 ";
+/// Replies of operations with these statuses have a body.
+const NO_BODY: &[u8] = b"\r\ncontent-length: 0\r\n";
+
+/// The reply with a problem document, if these bytes are a reply of the library to a head that it refuses.
+pub(super) fn replacement(bytes: &[u8]) -> Option<Bytes> {
+    let status = bytes.strip_prefix(VERSION)?.get(..4)?;
+    let problem = match status {
+        b"400 " => Problem::invalid_request("the head of the request is not HTTP/1.1"),
+        b"414 " => Problem::path_too_long(),
+        b"431 " => Problem::head_too_large("a head has up to 64 KiB and 100 headers"),
+        _ => return None,
+    };
+    bytes.windows(NO_BODY.len()).any(|window| window == NO_BODY).then(|| reply(&problem))
+}
+
+fn reply(problem: &Problem) -> Bytes {
+    let document: Value = problem.document();
+    let (body, status) = (document.to_string(), problem.status);
+    let head = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: application/problem+json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    Bytes::from(head + &body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_refusals_without_a_body_are_replaced() {
+        let refused = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+        let reply = String::from_utf8(replacement(refused).unwrap().to_vec()).unwrap();
+        let (head, body) = reply.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 431 Request Header Fields Too Large\r\n"), "{head}");
+        assert!(head.ends_with(&format!("content-length: {}", body.len())), "{head}");
+        assert!(body.contains("urn:waystage:problem:head-too-large"), "{body}");
+        for other in [
+            &b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"[..],
+            b"HTTP/1.1 400 Bad Request\r\ncontent-length: 7\r\n\r\n",
+            b"HTTP/1.1",
+        ] {
+            assert_eq!(replacement(other), None);
+        }
+    }
+}
