@@ -128,7 +128,17 @@ class Proxy:
         for name, value in self._statistics().items():
             self.counters[name] = self.counters.get(name, 0) + value
 
+    def has_read(self) -> bool:
+        """Whether a client has read a key."""
+        return b"STAT cmd_get 0\r\n" not in self._text()
+
     def _statistics(self) -> dict[str, int]:
+        lines = (
+            line.split() for line in self._text().decode().splitlines() if line.startswith("STAT waystage_")
+        )
+        return {name.removeprefix("waystage_"): int(value) for _, name, value in lines if value.isdigit()}
+
+    def _text(self) -> bytes:
         with connect(self.ports.proxy) as stream:
             stream.sendall(b"stats\r\n")
             text = b""
@@ -136,8 +146,7 @@ class Proxy:
                 got = stream.recv(65536)
                 assert got, "the proxy closed the connection before the end of its statistics"
                 text += got
-        lines = (line.split() for line in text.decode().splitlines() if line.startswith("STAT waystage_"))
-        return {name.removeprefix("waystage_"): int(value) for _, name, value in lines if value.isdigit()}
+        return text
 
     def resources_after(self, before: dict[str, int], patience_s: float) -> dict[str, int]:
         """Return the numbers of descriptors and threads, when they are not larger than before or the time is over."""

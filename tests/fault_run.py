@@ -29,6 +29,7 @@ from programs import WAYSTAGE, connect
 # Before the first fault, and between the last one and the end.
 CALM_START_S = 1.0
 CALM_END_S = 4.0
+PREFILL_S = 60.0
 WRITERS = 2
 # Between two reloads or hand-overs.
 CHANGE_S = (0.5, 4.0)
@@ -76,6 +77,24 @@ def load_command(port: int, seconds: float, summary: Path) -> list[str]:
     return [*command, "--test-time", f"{seconds}s", "--json-out-file", str(summary)]
 
 
+def start_load(proxy: Proxy, seconds: float, folder: Path) -> subprocess.Popen[bytes]:
+    """Start the load generator, and wait until it has stored every key and reads.
+
+    It ends if one of these stores fails, as on a busy machine. Then it starts again.
+    """
+    command = load_command(proxy.ports.proxy, seconds, folder / "load.json")
+    deadline = time.monotonic() + PREFILL_S
+    while True:
+        with (folder / "load.txt").open("w") as output:
+            load = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+        while load.poll() is None:
+            if proxy.has_read():
+                return load
+            time.sleep(0.05)
+        if time.monotonic() > deadline:
+            return load
+
+
 def store_old_values(port: int) -> None:
     """Store a value of version 0 for each key of the writers on a server."""
     with connect(port) as stream:
@@ -114,13 +133,11 @@ def play(report: Report, folder: Path, seconds: float, seed: int) -> None:
         proxy = Proxy(policy, ports, folder)
         time.sleep(0.5)
         report.before = proxy.current.resources()
+        if not policy.hands_over:
+            load = start_load(proxy, seconds, folder)
         end = time.monotonic() + seconds
         writers = [Writer(policy, number, proxy.ports, report.clients, end) for number in range(WRITERS)]
         clients = [*writers, Hostile(policy, proxy.ports, report.clients, end)]
-        if not policy.hands_over:
-            with (folder / "load.txt").open("w") as output:
-                command = load_command(proxy.ports.proxy, seconds, folder / "load.json")
-                load = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
         time.sleep(CALM_START_S)
         changes = threading.Thread(
             target=change_until, args=(proxy, end - CALM_END_S, random.Random(seed + 1), report.broken)
