@@ -1,6 +1,7 @@
 """Runs: the content of the run folder, and how a stopped or killed run resumes."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -179,6 +180,28 @@ def test_only_one_lab_uses_a_run_folder_at_a_time(quick_spec, tmp_path):
 
     with pytest.raises(LabError, match="stopped"):
         campaign.run(second)
+
+
+def test_a_disk_without_any_room_prints_one_line(quick_spec, tmp_path):
+    """The copy of the specification is the first file; its error was a traceback."""
+    command = [sys.executable, "-m", "waylab", "run", str(quick_spec), "--results", str(tmp_path / "results")]
+    limit = (0, resource.getrlimit(resource.RLIMIT_FSIZE)[1])
+    full = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit),
+    )
+    assert full.returncode == 2 and full.stderr.count("\n") == 1
+    assert "spec.toml: cannot be written: File too large" in full.stderr
+
+
+def test_a_parent_of_run_folders_that_leads_nowhere_is_named(quick_spec, tmp_path):
+    link = tmp_path / "results"
+    link.symlink_to(tmp_path / "nothing")
+    with pytest.raises(LabError, match=f"{link}: cannot create a run folder: File exists"):
+        create_run(quick_spec, link)
 
 
 def test_a_program_that_is_replaced_ends_the_run(quick_spec, tmp_path, fake):

@@ -25,7 +25,7 @@ from waylab.run.stopping import BlockDecisions, Decide, blocks_run
 from waylab.run.trial import run_trial
 from waylab.runfolder import paths
 from waylab.runfolder.environment import Environment
-from waylab.runfolder.files import read, read_run, read_trial, write
+from waylab.runfolder.files import read, read_run, read_trial, write, write_bytes
 from waylab.runfolder.run import ExperimentSpec, PlannedTrial, Run
 from waylab.runfolder.trial import FAILED, MEASURED, TrialOutcome
 from waylab.spec import FULL, Spec, read_spec, spec_as_dict
@@ -246,7 +246,7 @@ def create_run(spec_path: Path, results: Path, scale: str = FULL) -> Campaign:
     programs = programs_of(plan.trials)
     now = datetime.now(UTC)
     directory = _new_directory(results, now.strftime("%Y%m%dT%H%M%SZ"), spec.name)
-    shutil.copyfile(spec_path, directory / paths.SPEC)
+    write_bytes(directory / paths.SPEC, spec_path.read_bytes())
     write(directory / paths.ENVIRONMENT, environment(programs))
     write(directory / paths.RUN, _run_content(spec, plan, spec_path, directory, now, scale))
     return Campaign(directory, spec, plan, programs)
@@ -306,10 +306,14 @@ def require_disk_space(directory: Path) -> None:
 
 
 def _new_directory(results: Path, stamp: str, name: str) -> Path:
+    try:
+        results.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LabError(f"{results}: cannot create a run folder: {error.strerror}") from None
     for attempt in range(100):
         directory = results / (f"{stamp}-{name}" if not attempt else f"{stamp}-{name}-{attempt + 1}")
         try:
-            directory.mkdir(parents=True)
+            directory.mkdir()
         except FileExistsError:
             continue
         except OSError as error:
