@@ -21,6 +21,7 @@ from waylab.report.page.rules import comparisons
 from waylab.report.show import LINES_MAX
 from waylab.report.tables.trust import gate_limits_table
 from waylab.runfolder.files import read_run
+from waylab.runfolder.trial_numbers import Gate
 from waylab.runfolder.words import levels_text
 
 FIGURES = [
@@ -223,6 +224,18 @@ def test_a_failed_trial_is_named_on_the_first_screen_with_its_gate_and_number(ru
     first = Page(text[text.index('id="answer"') : text.index("<nav")]).text
     named = f"block {planned.block} with {levels_text(planned.levels)} (95\u00a0%, required < 80\u00a0%)"
     assert "1 trial failed" in first and named in first
+
+
+def test_a_gate_that_every_trial_failed_has_one_example(reported):
+    content = read_content(reported)
+    failed = Gate(name="steal", passed=False, value=0.5, limit=0.1, text="")
+    trials = [replace(trial, gates=[failed], used=False) for trial in content.analysis.trials]
+    changed = dataclasses.replace(content, analysis=replace(content.analysis, trials=trials, trials_used=0))
+    (line,) = (line.text for line in reliance(changed) if "failed" in line.text)
+    assert line.startswith(
+        "All 12 trials failed \u201csteal time, of the machine\u201d, for example block 1 with "
+    )
+    assert line.endswith("(50 %, required < 10 %).")
 
 
 def test_trials_and_blocks_are_defined_before_they_are_used(reported):

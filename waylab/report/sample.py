@@ -114,7 +114,7 @@ def _section(content: Content, figures: Mapping[str, str]) -> list[str]:
     for stem, path in figures.items():
         lines += [f"![{stem}]({path})", ""]
     lines += _beside(content)
-    lines += ["### In sentences", ""]
+    lines += ["### Further results", ""]
     lines += [f"- {_plain(fact)}" for fact in content.facts[:_FACTS_MAX]]
     return [*lines, "", "### All configurations", "", *_table(content), ""]
 

@@ -253,7 +253,7 @@ class Analysis(Struct, frozen=True, kw_only=True):
     changes: Changes  # every configuration relative to the base case
     factorial: Factorial  # effects of the factors
     published: PublishedResults | None  # findings of a published study beside ours
-    headline: Headline = field(default_factory=Headline)  # the answer in two sentences, and what limits
+    headline: Headline = field(default_factory=Headline)  # the answer in sentences, and what limits
     rules: list[RuleResult] = field(default_factory=list)  # evaluated; rules about models: predictions.json
     answer: list[str] = field(default_factory=list)  # the announced comparisons in words that name the levels
     families: list[Family] = field(default_factory=list)  # tests that are judged together

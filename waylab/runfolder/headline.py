@@ -11,7 +11,7 @@ class ResourceUse(Struct, frozen=True, kw_only=True):
 
 
 class Headline(Struct, frozen=True, kw_only=True):
-    """The answer of a run in two sentences, and the utilisations behind the second one."""
+    """The answer of a run in sentences, and the utilisations behind the last one."""
 
     sentences: list[str] = field(default_factory=list)  # empty if no trial was used
     warnings: list[str] = field(

@@ -1,6 +1,6 @@
-"""The answer in two sentences: how throughput and response time change along the figures, and what limits them.
+"""The answer: how throughput and response time change along the figures, and what limits them.
 
-Both sentences use means over trials. The rules decide whether a difference is more than noise.
+All sentences use means over trials. The rules decide whether a difference is more than noise.
 """
 
 from collections.abc import Sequence

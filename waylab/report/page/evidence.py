@@ -60,7 +60,7 @@ def _figures(figures: Sequence[Figure], group: str) -> str:
 
 def _facts(facts: Sequence[str]) -> str:
     items = "".join(f"<li>{escape(fact)}</li>" for fact in facts)
-    return f"<h3>In sentences</h3><ul>{items}</ul>" if items else ""
+    return f"<h3>Further results in sentences</h3><ul>{items}</ul>" if items else ""
 
 
 def _speed(content: Content, figures: Sequence[Figure]) -> str:

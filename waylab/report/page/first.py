@@ -16,6 +16,10 @@ _KEY = (
     ("response-mean", "response-percentiles"),
     ("stage-shares", "cpu-time", "factorial-variation"),
 )
+_STAGES = (
+    "Stages of a request: parse, route (choose its servers), admit, queue (wait for a slot), send, backend (wait for "
+    "the server\u2019s reply), reply."
+)
 KEY_HEIGHT = 150
 """Height of the figures of the first screen, in pixels."""
 
@@ -52,6 +56,8 @@ def _reading(content: Content) -> str:
     if any(bend.load is not None for bend in bends):
         words += " Lines over the full height: smallest load with 90\u00a0% of the best throughput (dashed, "
         words += "\u201cknee\u201d), first load whose 95th percentile has doubled (dotted)."
+    if any("all" in c.stages for c in content.configurations):
+        words += f" {_STAGES}"
     return f'<p class="soft small">{words}</p>' if content.configurations else ""
 
 
@@ -96,7 +102,7 @@ def _trust(content: Content) -> str:
     words = {
         "good": "Yes",
         "note": "With these reservations",
-        "bad": "Not all of them",
+        "bad": "Not all of them" if content.analysis.trials_used else "No",
     }
     items = "".join(
         f'<li class="{line.kind}-line"><b>{line.mark}</b> {_text(line.text)}</li>' for line in lines

@@ -37,7 +37,8 @@ def _gates(content: Content) -> list[Reliance]:
     analysis = content.analysis
     used, total = analysis.trials_used, analysis.trials_total
     words = f"{used} of {total} trials {content.spec.gates.passed.partition(',')[0]}"
-    lines = [Reliance("good" if used == total else "bad", words + ".")]
+    words += ". A gate is a check that a trial must pass to be used."
+    lines = [Reliance("good" if used == total else "bad", words)]
     failed: dict[str, list[str]] = {}
     for trial in analysis.trials:
         named = f"block {trial.block} with {levels_text(trial.levels)}" if trial.levels else trial.id
@@ -47,11 +48,13 @@ def _gates(content: Content) -> list[Reliance]:
         if not trial.gates and not trial.used:
             failed.setdefault("no readable result" if trial.run else "not run", []).append(named)
     ranked = sorted(failed.items(), key=lambda pair: -len(pair[1]))
-    return lines + [_failure(words, trials) for words, trials in ranked[:_GATES_MAX]]
+    return lines + [_failure(words, trials, total) for words, trials in ranked[:_GATES_MAX]]
 
 
-def _failure(words: str, trials: Sequence[str]) -> Reliance:
+def _failure(words: str, trials: Sequence[str], total: int) -> Reliance:
     """Name the trials that failed a gate, each with the reason; many of them are counted."""
+    if len(trials) == total > 1:
+        return Reliance("bad", f"All {total} trials failed \u201c{words}\u201d, for example {trials[0]}.")
     count = f"{len(trials)} {'trial' if len(trials) == 1 else 'trials'}"
     listed = "; ".join(trials[:_TRIALS_MAX])
     more = len(trials) - _TRIALS_MAX
@@ -90,7 +93,7 @@ def _loosened(content: Content) -> list[Reliance]:
             worst = min(found) if name.endswith("_min") else max(found, key=abs)
             text += f" (worst measured {gate_value(stem, worst)})"
         parts.append(text)
-    return [Reliance("note", f"Loosened: {'; '.join(parts)}. {gates.reason}")] if parts else []
+    return [Reliance("note", f"Loosened limits: {'; '.join(parts)}. {gates.reason}")] if parts else []
 
 
 def _limit(gate: str, limit: float) -> str:
