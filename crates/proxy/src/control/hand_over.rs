@@ -38,8 +38,21 @@ pub(crate) struct TakeOver {
 }
 
 impl TakeOver {
-    /// Requests the sockets of the process that listens on `path`.
+    /// Requests the sockets of the process that listens on `path`. A predecessor that is being reloaded disconnects, and listens
+    /// again in a moment.
     pub(crate) fn begin(path: &Path) -> io::Result<(TakeOver, Vec<Inherited>)> {
+        let mut outcome = TakeOver::request(path);
+        for _ in 0..ATTEMPTS {
+            match &outcome {
+                Err(error) if is_reloaded(error) => std::thread::sleep(PAUSE),
+                _ => break,
+            }
+            outcome = TakeOver::request(path);
+        }
+        outcome
+    }
+
+    fn request(path: &Path) -> io::Result<(TakeOver, Vec<Inherited>)> {
         let channel = Channel::connect(path)?;
         channel.send(TAKE_OVER, &[])?;
         let (text, sockets) = channel.receive(MESSAGE_WAIT)?;
@@ -62,10 +75,9 @@ impl TakeOver {
             if outcome.is_ok() {
                 break;
             }
-            match TakeOver::begin(&self.path) {
+            match TakeOver::request(&self.path) {
                 Ok((again, _)) => outcome = again.report(),
-                // A predecessor that is being reloaded listens again in a moment.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::thread::sleep(PAUSE),
+                Err(error) if is_reloaded(&error) => std::thread::sleep(PAUSE),
                 Err(_) => break,
             }
         }
@@ -79,6 +91,12 @@ impl TakeOver {
             (text, _) => Err(io::Error::other(format!("{text:?} instead of {STOPPED:?}"))),
         }
     }
+}
+
+/// Whether a request can have failed because the predecessor is being reloaded.
+fn is_reloaded(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionRefused | ConnectionReset | UnexpectedEof)
 }
 
 /// Removes the metrics' socket from the inherited ones.

@@ -239,6 +239,8 @@ fn a_predecessor_that_is_reloaded_during_a_hand_over_is_requested_again() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut control = control;
+            // One reload before it has sent its sockets, one after that.
+            drop(accepted(&control));
             lend(&accepted(&control));
             // The socket of the new configuration replaces it at the same path.
             control.keep_file();
