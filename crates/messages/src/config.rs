@@ -110,6 +110,8 @@ pub struct Config {
     pub database: String,
     /// PEM file of the certificate authority. If set, the connection to the database uses TLS and verifies the server's name.
     pub database_authority: Option<PathBuf>,
+    /// How long a commit can wait for a synchronous standby before the service gives it up.
+    pub replication_timeout: Duration,
     /// HOST:PORT; port 0 selects a free port.
     pub listen: String,
     /// If set, clients must use TLS.
@@ -178,6 +180,7 @@ impl Default for Config {
         Config {
             database: String::new(),
             database_authority: None,
+            replication_timeout: Duration::from_secs(10),
             listen: "127.0.0.1:8080".into(),
             tls: None,
             tokens: Vec::new(),

@@ -10,6 +10,7 @@
 
 mod config;
 mod embedded;
+mod migrate;
 mod start;
 
 mod http {
@@ -79,7 +80,9 @@ mod database {
     pub(crate) mod cleanup;
     pub(crate) mod connection;
     pub(crate) mod connector;
+    mod environment;
     pub(crate) mod error;
+    mod hosts;
     pub(crate) mod liveness;
     pub(crate) mod low_water;
     pub(crate) mod low_water_reader;
@@ -104,4 +107,5 @@ pub use config::{
     Limits, Permission, RecordsConfig, ServiceFile, TokenConfig, TokenFile,
 };
 pub use embedded::{Embedded, EmbeddedError};
+pub use migrate::{SchemaState, migrate};
 pub use start::{MessagesError, RunningService, check, start};

@@ -254,10 +254,7 @@ fn prepare(config: &Config) -> Result<(Option<Database>, Option<TlsAcceptor>), M
     check_numbers(config)?;
     let database = match config.dispatch {
         DispatchConfig::None { .. } => None,
-        _ => Some(
-            Database::parse(&config.database, config.database_authority.as_deref())
-                .map_err(|error| MessagesError::Setting(format!("--database: {error}")))?,
-        ),
+        _ => Some(database(config)?),
     };
     let tls = match &config.tls {
         None => None,
@@ -267,6 +264,12 @@ fn prepare(config: &Config) -> Result<(Option<Database>, Option<TlsAcceptor>), M
         }
     };
     Ok((database, tls))
+}
+
+/// The database of a configuration.
+pub(crate) fn database(config: &Config) -> Result<Database, MessagesError> {
+    Database::parse(&config.database, config.database_authority.as_deref(), config.replication_timeout)
+        .map_err(|error| MessagesError::Setting(format!("--database: {error}")))
 }
 
 fn threads(config: &Config) -> usize {

@@ -16,7 +16,9 @@ fn everything() -> ServiceFile {
     ServiceFile {
         listen: Some("a:1".into()),
         database: Some("host=a".into()),
+        database_file: Some("a".into()),
         database_authority: Some("a".into()),
+        replication_timeout: second,
         dispatch: Some(Discipline::Fused),
         lanes: Some(1),
         connections: Some(1),
@@ -153,6 +155,13 @@ fn every_mistake_is_one_clear_line() {
             token("token = '0123456789abcdef'\nsender = 'a b'\npermissions = ['send']"),
             "x.toml:4: sender: \"a b\" is not a valid name",
         ),
+        (
+            "database = 'host=a'\ndatabase-file = '/nowhere'".into(),
+            "x.toml:2: database-file: database is also given; give only one of the two",
+        ),
+        ("database-file = '/nowhere'".into(), "x.toml:1: database-file: /nowhere: cannot read it: "),
+        ("database-file = '/dev/null'".into(), "x.toml:1: database-file: /dev/null: is empty; it must contain the URL"),
+        ("replication-timeout = '0s'".into(), "x.toml:1: replication-timeout: is 0; give a duration such as 10s"),
         (
             token("token = '0123456789abcdef'\nsender = 'a'\npermissions = ['fly']"),
             "x.toml:5: permissions: \"fly\" is not known; give one of: send, receive, admin, all",

@@ -115,4 +115,5 @@ fn a_service_that_cannot_start_reports_the_reason() {
     let poor = database.server.url().replace("user=waystage", "user=poor");
     let line = start(&Config { database: poor, listen: "127.0.0.1:0".into(), ..Config::default() });
     assert!(line.contains("permission denied for schema public") && !line.contains('\n'), "{line}");
+    assert!(line.contains("GRANT USAGE, CREATE ON SCHEMA public TO"), "{line}");
 }

@@ -1,9 +1,10 @@
 //! `waystage messages`: runs the message service until a signal arrives.
 
 mod flags;
+mod migrate;
 
 use crate::ready::{StopSignals, announce};
-use clap::Args;
+use clap::{Args, Subcommand};
 use clock::Clock;
 use flags::MessagesFlags;
 use messages::{Config, ConfigError, DispatchConfig, Document, Embedded, ServiceFile};
@@ -21,6 +22,7 @@ const OTHER_DESCRIPTORS: usize = 64;
 #[command(after_help = "docs/messages.md describes the interface and its guarantees; \
 examples/messages/reference.toml has every key of the file. Arguments override the file.
 Exit codes: 0 stopped by a signal, 1 cannot start (one line on stderr), 2 invalid arguments or configuration.")]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct MessagesArguments {
     /// Read the configuration from this file (TOML).
     #[arg(long, value_name = "FILE")]
@@ -33,10 +35,22 @@ pub(crate) struct MessagesArguments {
     embedded: bool,
     #[command(flatten)]
     flags: MessagesFlags,
+    #[command(subcommand)]
+    command: Option<MessagesCommand>,
+}
+
+/// What to do instead of serving.
+#[derive(Debug, Subcommand)]
+enum MessagesCommand {
+    /// Bring the database's schema up to date before services of this version start, or check it.
+    Migrate(migrate::MigrateArguments),
 }
 
 /// Serves until a signal arrives.
 pub(crate) fn run(arguments: &MessagesArguments) -> Result<ExitCode, String> {
+    if let Some(MessagesCommand::Migrate(arguments)) = &arguments.command {
+        return migrate::run(arguments);
+    }
     let mut config = match config(arguments) {
         Ok(config) => config,
         Err(line) => {
@@ -58,7 +72,7 @@ pub(crate) fn run(arguments: &MessagesArguments) -> Result<ExitCode, String> {
     fit_into_descriptors(&mut config)?;
     if arguments.flags.shows_password() {
         eprintln!(
-            "waystage: messages: the password in --database is visible in the list of processes; use `database` in --config FILE"
+            "waystage: messages: the password in --database is visible in the list of processes; use `database` in --config FILE, or WAYSTAGE_DATABASE"
         );
     }
     let mut signals = StopSignals::take_over()?;
@@ -94,7 +108,9 @@ fn config(arguments: &MessagesArguments) -> Result<Config, String> {
     };
     let flags = arguments.flags.as_file();
     if arguments.embedded {
-        file.database = None;
+        (file.database, file.database_file) = (None, None);
+    } else if file.database.is_none() && file.database_file.is_none() {
+        file.database = database_of_environment();
     }
     let line = |error: ConfigError| match (&document, flags::is_set(&flags, &error.key)) {
         (Some(document), false) => document.locate(&error).to_string(),
@@ -106,6 +122,11 @@ fn config(arguments: &MessagesArguments) -> Result<Config, String> {
         return Err("no database is given; give --database URL, or --embedded for a private one".into());
     }
     Ok(config)
+}
+
+/// The URL in the environment, which only the same user and root can read.
+fn database_of_environment() -> Option<String> {
+    std::env::var("WAYSTAGE_DATABASE").ok().filter(|url| !url.is_empty())
 }
 
 /// A summary of the configuration without secrets.

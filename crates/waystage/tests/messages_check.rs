@@ -40,3 +40,30 @@ fn an_invalid_configuration_is_one_line() {
         assert!(error.starts_with("waystage: ") && error.contains(expected) && !error.contains('\n'), "{error}");
     }
 }
+
+#[test]
+fn the_schema_can_be_checked_and_migrated_without_a_service() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = match messages::Embedded::start(folder.path()) {
+        Ok(server) => server,
+        Err(messages::EmbeddedError::Missing) => return,
+        Err(error) => panic!("{error}"),
+    };
+    let migrate = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_waystage"));
+        let output = command.args(["messages", "migrate", "--database", &server.url()]).args(more).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_string();
+        (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
+    };
+    let (code, printed, error) = migrate(&["--check"]);
+    assert_eq!((code, printed.as_str()), (1, ""));
+    assert!(
+        error.starts_with("waystage: the schema is at step 0, and this program knows ") && !error.contains('\n'),
+        "{error}"
+    );
+    let (code, printed, error) = migrate(&[]);
+    assert!(code == 0 && printed.ends_with("up to date"), "{printed} {error}");
+    assert_eq!(migrate(&["--check"]), (0, printed, String::new()));
+    let (code, _, error) = migrate(&["--database-authority", "/nowhere.pem"]);
+    assert!(code == 1 && error.contains("/nowhere.pem") && !error.contains('\n'), "{error}");
+}

@@ -44,7 +44,10 @@ pub struct TokenFile {
 pub struct ServiceFile {
     pub listen: Option<String>,
     pub database: Option<String>,
+    pub database_file: Option<PathBuf>,
     pub database_authority: Option<PathBuf>,
+    #[serde(with = "opt_time", default)]
+    pub replication_timeout: Option<Duration>,
     pub dispatch: Option<Discipline>,
     pub lanes: Option<usize>,
     pub connections: Option<usize>,
@@ -118,9 +121,12 @@ impl FromDocument for ServiceFile {}
 impl ServiceFile {
     /// This file, overridden by the fields that the other one has.
     #[must_use]
-    pub fn overridden_by(self, by: ServiceFile) -> ServiceFile {
+    pub fn overridden_by(mut self, by: ServiceFile) -> ServiceFile {
+        if by.database.is_some() {
+            self.database_file = None;
+        }
         overridden!(self, by, {
-            listen, database, database_authority, dispatch, lanes, connections, threads, null_body, records, sample,
+            listen, database, database_file, database_authority, replication_timeout, dispatch, lanes, connections, threads, null_body, records, sample,
             tls_certificate, tls_key, connections_max, idle_timeout, head_timeout, body_timeout, unread_timeout,
             body_limit, batch_limit, queue, queue_bytes, queue_per_sender, memory, memory_per_client, long_polls, long_poll_limit, poll_interval,
             statement_messages, statement_bytes, delay_limit, expiry_limit, lease_limit, key_retention, shutdown_timeout,
@@ -137,14 +143,16 @@ impl ServiceFile {
         let defaults = Config::default();
         let dispatch = self.dispatch()?;
         let tls = self.tls()?;
+        let database = self.database()?;
         if let (Some(sample), None) = (self.sample, &self.records) {
             return Err(refuse("sample", format!("{sample} has no effect without records; give records, a directory")));
         }
         let tokens = self.tokens.into_iter().enumerate().map(|(place, token)| token.config(place));
         let is_insecure = self.insecure.unwrap_or(false);
         let config = Config {
-            database: self.database.unwrap_or_default(),
+            database,
             database_authority: self.database_authority,
+            replication_timeout: self.replication_timeout.unwrap_or(defaults.replication_timeout),
             listen: self.listen.unwrap_or(defaults.listen),
             tls,
             tokens: tokens.collect::<Result<_, _>>()?,
@@ -189,6 +197,21 @@ impl ServiceFile {
         check(&config)?;
         exposure::check(&config, is_insecure)?;
         Ok(config)
+    }
+
+    /// The URL; empty if there is none.
+    fn database(&self) -> Result<String, ConfigError> {
+        match (&self.database, &self.database_file) {
+            (Some(_), Some(_)) => Err(refuse("database-file", "database is also given; give only one of the two")),
+            (given, None) => Ok(given.clone().unwrap_or_default()),
+            (None, Some(path)) => match std::fs::read_to_string(path) {
+                Ok(text) if text.trim().is_empty() => {
+                    Err(refuse("database-file", format!("{}: is empty; it must contain the URL", path.display())))
+                }
+                Ok(text) => Ok(text.trim().to_string()),
+                Err(error) => Err(refuse("database-file", format!("{}: cannot read it: {error}", path.display()))),
+            },
+        }
     }
 
     /// The dispatch discipline. A key that has no effect with it is an error.
@@ -284,6 +307,7 @@ fn check(config: &Config) -> Result<(), ConfigError> {
         ("body-timeout", clients.body_timeout),
         ("unread-timeout", clients.unread_timeout),
         ("poll-interval", config.poll_interval),
+        ("replication-timeout", config.replication_timeout),
         ("shutdown-timeout", config.shutdown_timeout),
     ];
     match times.into_iter().find(|(_, time)| time.is_zero()) {

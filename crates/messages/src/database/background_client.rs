@@ -1,8 +1,9 @@
 //! A connection for background loops. Its calls fail if the reply does not arrive.
 
-use crate::database::connector::in_time;
+use crate::database::connector::{HANDSHAKE_TIMEOUT, in_time};
 use crate::database::error::DatabaseError;
-use crate::database::liveness::{Liveness, ServerProcess};
+use crate::database::liveness::{Liveness, ServerId, ServerProcess};
+use crate::database::schema;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, Statement, ToStatement};
 
@@ -19,13 +20,24 @@ type Parameters<'p> = &'p [&'p (dyn ToSql + Sync)];
 impl BackgroundClient {
     /// Takes a connection that was just made.
     pub(super) async fn new(client: Client, liveness: &Liveness) -> Result<BackgroundClient, DatabaseError> {
-        let process = in_time(ServerProcess::of(&client)).await?;
+        let process = in_time(HANDSHAKE_TIMEOUT, ServerProcess::of(&client)).await?;
         Ok(BackgroundClient { client, process, liveness: liveness.clone() })
+    }
+
+    /// Makes sure that this program can work with the tables, as long as the connection lasts.
+    pub(super) async fn enter(&self) -> Result<(), DatabaseError> {
+        let entering = schema::enter_in_background(&self.client, schema::STEPS);
+        Ok(self.liveness.attend(&self.process, entering).await??)
     }
 
     /// Whether the connection has ended.
     pub(crate) fn is_closed(&self) -> bool {
         self.client.is_closed()
+    }
+
+    /// The server that it is connected to.
+    pub(crate) fn server(&self) -> ServerId {
+        self.process.server
     }
 
     /// Prepares a statement.

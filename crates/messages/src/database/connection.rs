@@ -1,13 +1,14 @@
 //! Connections to PostgreSQL: with the current schema and every statement prepared, or for background loops.
 
 use crate::database::background_client::BackgroundClient;
-use crate::database::connector::{ConnectionDriver, Connector, in_time};
+use crate::database::connector::{ConnectionDriver, Connector, HANDSHAKE_TIMEOUT, in_time};
 use crate::database::error::DatabaseError;
 use crate::database::liveness::{Liveness, ServerProcess};
 use crate::database::schema;
 use crate::path::statement::prepare::Statements;
 use clock::{Clock, Nanos};
 use std::path::Path;
+use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_postgres::Client;
 
@@ -29,27 +30,39 @@ pub(crate) struct DatabaseSession {
 }
 
 impl Database {
-    /// Parses the database URL.
-    pub(crate) fn parse(text: &str, authority: Option<&Path>) -> Result<Database, String> {
+    /// Parses the database URL. Commits wait for a synchronous standby for up to `replication_timeout`.
+    pub(crate) fn parse(
+        text: &str,
+        authority: Option<&Path>,
+        replication_timeout: Duration,
+    ) -> Result<Database, String> {
         let connector = Connector::parse(text, authority)?;
-        Ok(Database { liveness: Liveness::new(connector.clone()), connector })
+        Ok(Database { liveness: Liveness::new(connector.clone(), replication_timeout), connector })
     }
 
     /// Connects, updates the schema and prepares every statement.
     pub(crate) async fn connect(&self, clock: &Clock) -> Result<(DatabaseSession, ConnectionDriver), DatabaseError> {
         let (mut client, mut driver) = self.connector.connect().await?;
-        let process = in_time(driver.drive(ServerProcess::of(&client))).await?;
+        let process = in_time(HANDSHAKE_TIMEOUT, driver.drive(ServerProcess::of(&client))).await?;
         let prepare = async {
-            schema::migrate(&mut client).await?;
+            schema::enter(&mut client, schema::STEPS).await?;
             Ok::<_, DatabaseError>(Statements::prepare(&client).await?)
         };
         let statements = self.liveness.attend(&process, driver.drive(prepare)).await??;
         Ok((DatabaseSession { client, process, statements, connected: clock.now() }, driver))
     }
 
+    /// A connection that does not enter the schema, for `waystage messages migrate`.
+    pub(crate) async fn connect_to_migrate(&self) -> Result<Client, DatabaseError> {
+        self.connector.connect_alone(HANDSHAKE_TIMEOUT).await
+    }
+
     /// A connection without prepared statements.
     pub(crate) async fn connect_in_background(&self) -> Result<BackgroundClient, DatabaseError> {
-        BackgroundClient::new(self.connector.connect_alone().await?, &self.liveness).await
+        let client = self.connector.connect_alone(HANDSHAKE_TIMEOUT).await?;
+        let background = BackgroundClient::new(client, &self.liveness).await?;
+        background.enter().await?;
+        Ok(background)
     }
 
     /// The same, and the notifications that it receives, until either end of it is dropped.

@@ -1,21 +1,27 @@
-//! How to reach PostgreSQL: the checked URL with the session settings that the statements need, and TLS.
+//! How to reach PostgreSQL: the checked URL with the session settings that the statements need, and TLS. With several hosts, connects to
+//! the first one that answers and accepts writes.
 
 use crate::database::error::{DatabaseError, one_line};
-use crate::database::tls::DatabaseTls;
+use crate::database::tls::{DatabaseTls, Encrypted};
+use crate::database::{environment, hosts};
 use net::ClientTls;
 use std::future::poll_fn;
 use std::path::Path;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio_postgres::config::{Host, SslMode};
-use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls};
+use tokio_postgres::error::DbError;
+use tokio_postgres::tls::NoTlsStream;
+use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, Socket};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const SILENT_PEER_TIMEOUT: Duration = Duration::from_secs(20);
-/// For the connection and the server's handshake. The library's `connect_timeout` covers only the TCP connection, for each address.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+/// For the connection to one host and the server's handshake. The library's `connect_timeout` covers only the TCP connection.
+pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// A host that vanished during a statement is noticed after (1 + [`KEEPALIVES`]) times this.
 const KEEPALIVE: Duration = Duration::from_secs(5);
 const KEEPALIVES: u32 = 3;
@@ -27,13 +33,25 @@ const KEEPALIVE_OF_THE_LIBRARY: Duration = Duration::from_secs(2 * 60 * 60);
 /// databases collapse. An acknowledged message is on disk. The cleanup of deleted queues relies on the statement timeout.
 const OPTIONS: &str = "-c synchronous_commit=on -c default_transaction_isolation=read\\ committed \
     -c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c enable_bitmapscan=off -c jit=off \
-    -c statement_timeout=30s -c idle_in_transaction_session_timeout=30s";
+    -c statement_timeout=30s -c idle_in_transaction_session_timeout=30s -c waystage.session=on";
+
+/// The function of PostgreSQL that waits for synchronous standbys. It warns if its wait was cancelled.
+const WAIT_FOR_STANDBY: &str = "SyncRepWaitForLSN";
 
 /// How to reach the database.
 #[derive(Clone, Debug)]
 pub(crate) struct Connector {
-    config: Config,
+    /// One configuration for each host.
+    hosts: Vec<Config>,
     tls: Option<DatabaseTls>,
+    /// The host that accepted the latest connection. All connections of the service try it first.
+    latest_host: Arc<AtomicUsize>,
+}
+
+/// A connection, encrypted or not.
+enum Wire {
+    Plain(Box<Connection<Socket, NoTlsStream>>),
+    Encrypted(Box<Connection<Socket, Encrypted<Socket>>>),
 }
 
 /// The part of a connection that transfers bytes. It does so only while it is driven. The task that waits for the reply drives it, so
@@ -49,9 +67,7 @@ impl Connector {
             );
         }
         let mut config: Config = text.parse().map_err(|error| one_line(&error))?;
-        if config.get_hosts().is_empty() {
-            return Err("it has no host".into());
-        }
+        environment::complete(&mut config, &environment::of_process)?;
         let options = match config.get_options() {
             Some(theirs) => format!("{OPTIONS} {theirs}"),
             None => OPTIONS.to_string(),
@@ -93,88 +109,108 @@ impl Connector {
             }
             _ => None,
         };
-        Ok(Connector { config, tls })
+        let mut hosts = hosts::each(&config)?;
+        environment::add_passwords(&mut hosts, &environment::of_process)?;
+        Ok(Connector { hosts, tls, latest_host: Arc::default() })
     }
 
     /// A connection that transfers bytes only while its driver is driven.
     pub(super) async fn connect(&self) -> Result<(Client, ConnectionDriver), DatabaseError> {
-        in_time(self.connect_driver()).await
+        let (client, wire) = self.open(HANDSHAKE_TIMEOUT).await?;
+        Ok((client, ConnectionDriver(Some(Box::pin(wire.transfer())))))
     }
 
-    async fn connect_driver(&self) -> Result<(Client, ConnectionDriver), tokio_postgres::Error> {
-        // The client reports the driver's error.
-        Ok(match &self.tls {
-            None => {
-                let (client, connection) = self.config.connect(NoTls).await?;
-                (client, ConnectionDriver::new(async move { drop(connection.await) }))
-            }
-            Some(tls) => {
-                let (client, connection) = self.config.connect(tls.clone()).await?;
-                (client, ConnectionDriver::new(async move { drop(connection.await) }))
-            }
-        })
-    }
-
-    /// A connection with a task of its own. Its calls can wait for ever.
-    pub(crate) async fn connect_alone(&self) -> Result<Client, DatabaseError> {
-        let (client, ConnectionDriver(connection)) = self.connect().await?;
-        if let Some(connection) = connection {
-            // The task ends with the client.
-            tokio::spawn(connection);
-        }
+    /// A connection with a task of its own. Its calls can wait for ever. `within` is the timeout for each host.
+    pub(crate) async fn connect_alone(&self, within: Duration) -> Result<Client, DatabaseError> {
+        let (client, wire) = self.open(within).await?;
+        // The task ends with the client.
+        tokio::spawn(wire.transfer());
         Ok(client)
     }
 
     /// The same, and the notifications that it receives, until either end of it is dropped.
     pub(super) async fn connect_listening(&self) -> Result<(Client, mpsc::Receiver<String>), DatabaseError> {
-        in_time(async {
-            Ok(match &self.tls {
-                None => {
-                    let (client, connection) = self.config.connect(NoTls).await?;
-                    (client, forward_notifications(connection))
-                }
-                Some(tls) => {
-                    let (client, connection) = self.config.connect(tls.clone()).await?;
-                    (client, forward_notifications(connection))
-                }
-            })
-        })
-        .await
+        let (client, wire) = self.open(HANDSHAKE_TIMEOUT).await?;
+        Ok((client, wire.forward_notifications()))
     }
+
+    /// Connects to the first host that accepts it, beginning with the host of the latest connection. If all fail, returns an error that may
+    /// pass, if any host had such an error.
+    async fn open(&self, within: Duration) -> Result<(Client, Wire), DatabaseError> {
+        let first = self.latest_host.load(Ordering::Relaxed);
+        let mut failure = DatabaseError::Silent;
+        for place in 0..self.hosts.len() {
+            let number = (first + place) % self.hosts.len();
+            match in_time(within, self.open_host(&self.hosts[number])).await {
+                Ok(connected) => {
+                    self.latest_host.store(number, Ordering::Relaxed);
+                    return Ok(connected);
+                }
+                Err(error) if place == 0 || failure.is_lasting() => failure = error,
+                Err(_) => {}
+            }
+        }
+        Err(failure)
+    }
+
+    async fn open_host(&self, host: &Config) -> Result<(Client, Wire), DatabaseError> {
+        let connected = match &self.tls {
+            None => host.connect(NoTls).await.map(|(client, connection)| (client, Wire::Plain(Box::new(connection)))),
+            Some(tls) => host
+                .connect(tls.clone())
+                .await
+                .map(|(client, connection)| (client, Wire::Encrypted(Box::new(connection)))),
+        };
+        connected.map_err(DatabaseError::of_connection)
+    }
+}
+
+impl Wire {
+    fn poll_message(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<AsyncMessage, tokio_postgres::Error>>> {
+        match self {
+            Wire::Plain(connection) => connection.poll_message(context),
+            Wire::Encrypted(connection) => connection.poll_message(context),
+        }
+    }
+
+    /// Transfers bytes until the connection ends. The client's calls return the error. If the wait for a synchronous standby was cancelled,
+    /// the server reports a success, although the standby may not have the transaction. The connection then ends before the client can read
+    /// this reply, so that the outcome is unknown.
+    async fn transfer(mut self) {
+        while let Some(Ok(message)) = poll_fn(|context| self.poll_message(context)).await {
+            if matches!(&message, AsyncMessage::Notice(notice) if is_cancelled_wait(notice)) {
+                return;
+            }
+        }
+    }
+
+    /// Transfers bytes and forwards notifications. Notifications beyond the limit are dropped.
+    fn forward_notifications(mut self) -> mpsc::Receiver<String> {
+        let (sender, receiver) = mpsc::channel(NOTIFICATIONS_MAX);
+        tokio::spawn(async move {
+            while let Some(Ok(message)) = poll_fn(|context| self.poll_message(context)).await {
+                if let AsyncMessage::Notification(notification) = message {
+                    let _ = sender.try_send(notification.payload().to_string());
+                }
+            }
+        });
+        receiver
+    }
+}
+
+fn is_cancelled_wait(notice: &DbError) -> bool {
+    notice.routine() == Some(WAIT_FOR_STANDBY)
 }
 
 /// A step of connecting, with a limit.
 pub(super) async fn in_time<T>(
-    step: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    limit: Duration,
+    step: impl Future<Output = Result<T, DatabaseError>>,
 ) -> Result<T, DatabaseError> {
-    match tokio::time::timeout(HANDSHAKE_TIMEOUT, step).await {
-        Ok(done) => Ok(done?),
-        Err(_) => Err(DatabaseError::Silent),
-    }
-}
-
-/// Drives a connection and forwards its notifications. Notifications beyond the limit are dropped.
-fn forward_notifications<S, T>(mut connection: Connection<S, T>) -> mpsc::Receiver<String>
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let (sender, receiver) = mpsc::channel(NOTIFICATIONS_MAX);
-    tokio::spawn(async move {
-        while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
-            if let AsyncMessage::Notification(notification) = message {
-                let _ = sender.try_send(notification.payload().to_string());
-            }
-        }
-    });
-    receiver
+    tokio::time::timeout(limit, step).await.unwrap_or(Err(DatabaseError::Silent))
 }
 
 impl ConnectionDriver {
-    fn new(connection: impl Future<Output = ()> + Send + 'static) -> ConnectionDriver {
-        ConnectionDriver(Some(Box::pin(connection)))
-    }
-
     /// Runs some work, and transfers bytes until it is done. If the connection ends, the client's calls fail.
     pub(crate) async fn drive<W: Future>(&mut self, work: W) -> W::Output {
         let mut work = pin!(work);
@@ -221,6 +257,8 @@ mod tests {
             "user=me",
             "host=a sslmode=require",
             "host=a sslmode=verify-full",
+            "host=a,b port=1,2,3",
+            "host=a target_session_attrs=read-only",
         ] {
             let error = parse(text).unwrap_err();
             assert!(!error.is_empty() && !error.contains('\n'), "{text}: {error}");

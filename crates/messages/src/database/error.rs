@@ -10,6 +10,15 @@ pub(crate) enum DatabaseError {
     Postgres(#[from] tokio_postgres::Error),
     #[error("it does not answer")]
     Silent,
+    /// The commit waited too long.
+    #[error("a commit waited for a synchronous standby longer than replication-timeout")]
+    Unreplicated,
+    /// Something between the service and PostgreSQL drops the session settings.
+    #[error(
+        "a connection pooler such as PgBouncer answers, and does not pass on the settings that the guarantees need: \
+         connect to PostgreSQL itself"
+    )]
+    Pooler,
     #[error("{0}")]
     Schema(#[from] SchemaError),
 }
@@ -17,6 +26,22 @@ pub(crate) enum DatabaseError {
 /// The role lacks a privilege.
 fn is_forbidden(error: &tokio_postgres::Error) -> bool {
     error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE)
+}
+
+/// What to do about a missing privilege. PostgreSQL 15 and newer give no role CREATE in the schema public.
+fn remedy(error: &tokio_postgres::Error) -> &'static str {
+    match is_forbidden(error) {
+        true => {
+            ": as the owner of the database run GRANT USAGE, CREATE ON SCHEMA public TO the role of the service, or \
+             CREATE SCHEMA AUTHORIZATION that role"
+        }
+        false => "",
+    }
+}
+
+/// PgBouncer refuses the startup parameter with the settings of the session.
+fn is_pooler(error: &tokio_postgres::Error) -> bool {
+    error.as_db_error().is_some_and(|reported| reported.message().starts_with("unsupported startup parameter"))
 }
 
 impl DatabaseError {
@@ -32,12 +57,17 @@ impl DatabaseError {
         }
     }
 
+    /// The error of a connection that could not be made.
+    pub(crate) fn of_connection(error: tokio_postgres::Error) -> DatabaseError {
+        if is_pooler(&error) { DatabaseError::Pooler } else { DatabaseError::Postgres(error) }
+    }
+
     /// Whether only a human can solve it. Otherwise the database may just not be up yet.
     pub(crate) fn is_lasting(&self) -> bool {
         match self {
-            DatabaseError::Silent => false,
+            DatabaseError::Silent | DatabaseError::Unreplicated => false,
             DatabaseError::Schema(SchemaError::Postgres(error)) => is_forbidden(error),
-            DatabaseError::Schema(_) => true,
+            DatabaseError::Schema(_) | DatabaseError::Pooler => true,
             DatabaseError::Postgres(error) => {
                 let is_refused = |code: &SqlState| code.code().starts_with("28") || code.code().starts_with("3D");
                 error.code().is_some_and(is_refused) || is_forbidden(error)
@@ -50,8 +80,17 @@ impl DatabaseError {
 #[derive(Debug, Error)]
 pub(crate) enum SchemaError {
     /// The database refused a step.
-    #[error("cannot update the schema: {}", one_line(.0))]
+    #[error("cannot update the schema: {}{}", one_line(.0), remedy(.0))]
     Postgres(#[from] tokio_postgres::Error),
+    /// A missing step would break an older program that is connected.
+    #[error(
+        "a service that knows {known} steps of the schema is connected, and could not work after the missing step: \
+         stop all older services first"
+    )]
+    OlderIsConnected {
+        /// The last step that the connected program knows.
+        known: i32,
+    },
     /// A newer version of the program has changed the schema.
     #[error("the database is at step {found} of the schema, and this program knows {known}: use a newer program")]
     Newer {

@@ -1,6 +1,6 @@
 //! Checks whether the server still runs a statement whose reply has not arrived. A network can silently drop the packets of a connection
-//! that stays open. Then the reply never arrives, and only the server knows that the statement has finished. The check uses a connection
-//! of its own.
+//! that stays open. Then the reply never arrives, and only the server knows that the statement has finished. A commit can wait for a
+//! synchronous standby for ever. The check uses a connection of its own.
 
 use crate::database::connector::Connector;
 use crate::database::error::DatabaseError;
@@ -17,26 +17,42 @@ const LOOK_UP_EVERY: Duration = Duration::from_secs(1);
 const LOOK_UP_WITHIN: Duration = Duration::from_secs(2);
 /// Pause between two attempts to open the connection for checks.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
+/// Attempts to terminate a process, and the pause between them. Otherwise it would hold its locks until the server notices.
+const TERMINATIONS: u32 = 60;
+const TERMINATE_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// The server cancels a statement after half of this time. If the server has not answered a check for longer, it is
 /// unreachable.
 const SILENT_FOR: Duration = Duration::from_secs(60);
 
 /// `backend_start` distinguishes processes that have the same number at different times, or on different servers.
-const OWN_PROCESS: &str =
-    "SELECT pid, extract(epoch FROM backend_start)::text FROM pg_stat_activity WHERE pid = pg_backend_pid()";
-/// `ClientWrite`: the process waits for a connection that takes no more bytes.
+const OWN_PROCESS: &str = "SELECT pid, extract(epoch FROM backend_start)::text,
+    CASE WHEN pg_is_in_recovery() THEN 0 ELSE ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer END,
+    (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint,
+    current_setting('waystage.session', true) IS NOT DISTINCT FROM 'on'
+    FROM pg_stat_activity WHERE pid = pg_backend_pid()";
+/// `ClientWrite`: the process waits for a connection that takes no more bytes. `SyncRep`: it waits for a synchronous standby.
 const STATE: &str = "SELECT state = 'disabled', state = 'active' AND wait_event IS DISTINCT FROM 'ClientWrite',
-    extract(epoch FROM query_start)::text
+    extract(epoch FROM query_start)::text, wait_event IS NOT DISTINCT FROM 'SyncRep'
     FROM pg_stat_activity WHERE pid = $1 AND extract(epoch FROM backend_start)::text = $2";
 const TERMINATE: &str = "SELECT pg_terminate_backend(pid)
     FROM pg_stat_activity WHERE pid = $1 AND extract(epoch FROM backend_start)::text = $2";
 const WRITABLE: &str = "SELECT current_setting('transaction_read_only') = 'off'";
+
+/// Identifies a server and its history. Another server, or the same after a restart or promotion, can draw the same ids again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ServerId {
+    /// The timeline, which every promotion increments. 0: it is a standby.
+    pub(crate) timeline: i32,
+    /// When the server started, in microseconds since 1970.
+    pub(crate) started_us: i64,
+}
 
 /// The server's process of one connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServerProcess {
     pid: i32,
     started: String,
+    pub(crate) server: ServerId,
 }
 
 /// The state of the server's process of a connection.
@@ -44,6 +60,8 @@ pub(crate) struct ServerProcess {
 enum Activity {
     /// It runs a statement.
     Running,
+    /// Its statement has finished, and its commit waits for a synchronous standby.
+    Replicating,
     /// It has finished the statement that began at this time, and waits for the next one.
     Waiting(Option<String>),
     /// The process does not exist.
@@ -59,6 +77,8 @@ pub(crate) struct Liveness {
     look_up: Arc<Mutex<Option<LookUp>>>,
     /// The start of the latest statement whose reply was lost.
     silent_since: Arc<std::sync::Mutex<Option<Instant>>>,
+    /// How long a commit can wait for a synchronous standby.
+    replication_timeout: Duration,
 }
 
 /// The connection.
@@ -69,21 +89,25 @@ enum LookUp {
 }
 
 impl ServerProcess {
-    /// The process of this connection.
-    pub(crate) async fn of(client: &Client) -> Result<ServerProcess, tokio_postgres::Error> {
+    /// The process of this connection. An error if the server did not receive the settings of the session.
+    pub(crate) async fn of(client: &Client) -> Result<ServerProcess, DatabaseError> {
         let row = client.query_one(OWN_PROCESS, &[]).await?;
-        Ok(ServerProcess { pid: row.get(0), started: row.get(1) })
+        if !row.get::<_, bool>(4) {
+            return Err(DatabaseError::Pooler);
+        }
+        let server = ServerId { timeline: row.get(2), started_us: row.get(3) };
+        Ok(ServerProcess { pid: row.get(0), started: row.get(1), server })
     }
 }
 
 impl Liveness {
     /// Checks processes on the server that this connector reaches.
-    pub(super) fn new(connector: Connector) -> Liveness {
-        Liveness { connector, look_up: Arc::default(), silent_since: Arc::default() }
+    pub(super) fn new(connector: Connector, replication_timeout: Duration) -> Liveness {
+        Liveness { connector, look_up: Arc::default(), silent_since: Arc::default(), replication_timeout }
     }
 
     /// Runs work whose statements run in this process of the server. If the process has finished but its reply does not arrive,
-    /// gives up and terminates the process. The outcome of the work is then unknown.
+    /// or its commit waits too long for a standby, gives up and terminates the process. The outcome of the work is then unknown.
     pub(crate) async fn attend<W: Future>(&self, process: &ServerProcess, work: W) -> Result<W::Output, DatabaseError> {
         let mut work = pin!(work);
         let began = Instant::now();
@@ -102,6 +126,11 @@ impl Liveness {
                 Activity::Running | Activity::Unknown => began.elapsed() >= SILENT_FOR,
                 Activity::Waiting(_) => activity == before,
                 Activity::Gone => true,
+                Activity::Replicating if began.elapsed() >= self.replication_timeout => {
+                    tokio::spawn(self.clone().terminate(process.clone()));
+                    return Err(DatabaseError::Unreplicated);
+                }
+                Activity::Replicating => false,
             };
             if is_lost {
                 *self.silent_since.lock().unwrap_or_else(PoisonError::into_inner) = Some(began);
@@ -134,6 +163,7 @@ impl Liveness {
             Err(_) => Activity::Unknown,
             Ok([]) => Activity::Gone,
             Ok([row, ..]) => match (row.get::<_, Option<bool>>(0), row.get::<_, Option<bool>>(1)) {
+                (Some(false), Some(true)) if row.get(3) => Activity::Replicating,
                 (Some(false), Some(true)) => Activity::Running,
                 (Some(false), _) => Activity::Waiting(row.get(2)),
                 _ => Activity::Unknown,
@@ -144,8 +174,17 @@ impl Liveness {
     /// Terminates the process of a connection that was given up. Otherwise the server might keep the process, and the locks
     /// of its statement, for hours.
     async fn terminate(self, process: ServerProcess) {
-        // If the server cannot be reached, it ends the process itself when it detects that the connection is closed.
-        let _ = self.look_up(async |client| client.query(TERMINATE, &[&process.pid, &process.started]).await).await;
+        for _ in 0..TERMINATIONS {
+            // Another server does not have the process.
+            if self
+                .look_up(async |client| client.query(TERMINATE, &[&process.pid, &process.started]).await)
+                .await
+                .is_ok()
+            {
+                return;
+            }
+            tokio::time::sleep(TERMINATE_AGAIN_AFTER).await;
+        }
     }
 
     /// Runs a statement on the connection for checks.
@@ -161,11 +200,11 @@ impl Liveness {
                 *state = Some(LookUp::Failed(at));
                 return Err(DatabaseError::Silent);
             }
-            _ => match timeout(LOOK_UP_WITHIN, self.connector.connect_alone()).await {
-                Ok(Ok(client)) => client,
-                failed => {
+            _ => match self.connector.connect_alone(LOOK_UP_WITHIN).await {
+                Ok(client) => client,
+                Err(error) => {
                     *state = Some(LookUp::Failed(Instant::now()));
-                    return failed.unwrap_or(Err(DatabaseError::Silent)).and(Err(DatabaseError::Silent));
+                    return Err(error);
                 }
             },
         };

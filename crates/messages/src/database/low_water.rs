@@ -1,6 +1,7 @@
 //! Low-water marks: the ids at which pops start to scan. Below the mark of a queue and a receiver there are only dead rows, which a long
 //! transaction elsewhere can keep in the indexes. docs/messages-design.md has the argument. Without a mark, pops only take longer.
 
+use crate::database::liveness::ServerId;
 use crate::path::work::{Message, Scope};
 use clock::Nanos;
 use std::collections::HashMap;
@@ -16,7 +17,13 @@ const OLD: Duration = Duration::from_millis(200);
 /// Marks are never read.
 const NEVER: usize = usize::MAX;
 /// The mark that skips nothing.
-pub(crate) const UNKNOWN: LowWaterMark = LowWaterMark { queue_id: 0, era: 0, low: 0, read_at: Nanos::UNSET };
+pub(crate) const UNKNOWN: LowWaterMark = LowWaterMark {
+    server: ServerId { timeline: 0, started_us: 0 },
+    queue_id: 0,
+    era: 0,
+    low: 0,
+    read_at: Nanos::UNSET,
+};
 
 /// The lowest id to scan from, besides the mark of `low_queue_id` and `low_era`: messages redelivered in that era or the next are not below
 /// it. For other eras nothing is known. Steps 4 to 6 of "Dead rows" in docs/messages-design.md.
@@ -26,6 +33,8 @@ pub(crate) const SCAN_FROM: &str = "CASE WHEN queue.id <> low_queue_id THEN 0 WH
 /// Where the messages of one queue to one receiver, or to anyone, start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LowWaterMark {
+    /// The server that it was read from. After a failover, the new server may draw ids again that the old one has drawn.
+    pub(crate) server: ServerId,
     pub(crate) queue_id: i32,
     /// The queue's era when the mark was read. The queue's row records what was redelivered since then.
     pub(crate) era: i32,
@@ -91,9 +100,10 @@ impl LowWaterMarks {
         Arc::new(LowWaterMarks { refresh_after, state: Mutex::default(), stale: Notify::new() })
     }
 
-    /// Where a statement for this scope starts, over a connection made at this time. A mark from before the connection is not used:
-    /// meanwhile the database may have been restored to an earlier state, which draws the same ids again.
-    pub(crate) fn start_ids(&self, scope: &Scope, connected: Nanos) -> StartIds {
+    /// Where a statement for this scope starts, over a connection to this server made at this time. A mark from before the connection is
+    /// not used: meanwhile the database may have been restored to an earlier state, which draws the same ids again. Nor is a mark from
+    /// another server, for example from the primary before a failover.
+    pub(crate) fn start_ids(&self, scope: &Scope, connected: Nanos, server: ServerId) -> StartIds {
         let mut state = self.lock();
         let Some(receivers) = state.known.get_mut(&scope.queue) else { return StartIds::default() };
         let mut mark = |receiver: &str| {
@@ -101,7 +111,7 @@ impl LowWaterMarks {
             if known.mark.read_at <= connected {
                 known.mark = UNKNOWN;
             }
-            known.mark
+            if known.mark.server == server { known.mark } else { UNKNOWN }
         };
         StartIds::of(mark(&scope.receiver), mark(""))
     }
@@ -186,6 +196,8 @@ impl State {
 mod tests {
     use super::*;
 
+    const SERVER: ServerId = ServerId { timeline: 1, started_us: 7 };
+
     fn message(receiver: &str) -> Message {
         Message {
             id: 1,
@@ -212,7 +224,7 @@ mod tests {
         assert_eq!(all.stale(), []);
         all.count(&[message(""), message("")], now);
         assert_eq!(all.stale(), [("q".to_string(), String::new(), UNKNOWN)]);
-        let mark = LowWaterMark { queue_id: 1, era: 0, low: 9, read_at: Nanos(5) };
+        let mark = LowWaterMark { server: SERVER, queue_id: 1, era: 0, low: 9, read_at: Nanos(5) };
         all.store(&all.stale(), [Some(mark)]);
         (1..10).for_each(|_| all.count(&[message("")], now));
         assert_eq!(all.stale(), []);
@@ -224,19 +236,31 @@ mod tests {
         all.count(&[message("")], now + Duration::from_nanos(1));
         assert_eq!(all.stale(), [("q".to_string(), String::new(), mark)]);
         let start = StartIds { queue_id: 1, era: 0, own: 0, shared: 9 };
-        assert_eq!(all.start_ids(&scope("me"), Nanos(4)), start);
-        assert_eq!(all.start_ids(&scope(""), Nanos(4)), StartIds { own: 9, ..start });
-        assert_eq!(all.start_ids(&scope(""), Nanos(5)), StartIds::default(), "the connection is younger");
+        assert_eq!(all.start_ids(&scope("me"), Nanos(4), SERVER), start);
+        assert_eq!(all.start_ids(&scope(""), Nanos(4), SERVER), StartIds { own: 9, ..start });
+        assert_eq!(all.start_ids(&scope(""), Nanos(5), SERVER), StartIds::default(), "the connection is younger");
     }
 
     #[test]
     fn marks_of_different_eras_are_not_mixed() {
-        let old = LowWaterMark { queue_id: 1, era: 3, low: 9, read_at: Nanos(5) };
-        let young = LowWaterMark { queue_id: 1, era: 4, low: 7, read_at: Nanos(6) };
+        let old = LowWaterMark { server: SERVER, queue_id: 1, era: 3, low: 9, read_at: Nanos(5) };
+        let young = LowWaterMark { server: SERVER, queue_id: 1, era: 4, low: 7, read_at: Nanos(6) };
         assert_eq!(StartIds::of(old, young), StartIds { queue_id: 1, era: 4, own: 0, shared: 7 });
         assert_eq!(StartIds::of(young, old), StartIds { queue_id: 1, era: 4, own: 7, shared: 0 });
         assert_eq!(StartIds::of(old, old), StartIds { queue_id: 1, era: 3, own: 9, shared: 9 });
         assert_eq!(StartIds::of(young, UNKNOWN), StartIds { queue_id: 1, era: 4, own: 7, shared: 0 });
+    }
+
+    #[test]
+    fn a_mark_of_another_server_or_timeline_is_not_used() {
+        let all = LowWaterMarks::new(1);
+        all.count(&[message("")], Nanos(3));
+        let mark = LowWaterMark { server: SERVER, queue_id: 1, era: 0, low: 9, read_at: Nanos(5) };
+        all.store(&all.stale(), [Some(mark)]);
+        let start = |server| all.start_ids(&scope(""), Nanos(4), server);
+        assert_eq!(start(ServerId { timeline: 2, ..SERVER }), StartIds::default());
+        assert_eq!(start(ServerId { started_us: 8, ..SERVER }), StartIds::default());
+        assert_eq!(start(SERVER).shared, 9, "the other connection did not forget it");
     }
 
     #[test]

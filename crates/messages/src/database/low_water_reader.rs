@@ -77,8 +77,10 @@ async fn round(
     };
     let mut pairs = all.stale();
     pairs.truncate(PAIRS_PER_ROUND);
-    // As in `LowWaterMarks::start_ids`: a mark from before the connection can refer to ids that are drawn again.
-    for (_, _, mark) in pairs.iter_mut().filter(|(_, _, mark)| mark.read_at <= reader.connected) {
+    // As in `LowWaterMarks::start_ids`: a mark from before the connection, or from another server, can refer to ids that are drawn again.
+    let server = reader.client.server();
+    let is_other = |mark: &LowWaterMark| mark.read_at <= reader.connected || mark.server != server;
+    for (_, _, mark) in pairs.iter_mut().filter(|(_, _, mark)| is_other(mark)) {
         *mark = UNKNOWN;
     }
     let read_at = clock.now();
@@ -88,7 +90,7 @@ async fn round(
     let mark = |found: Option<(i32, i32, Option<i64>)>| {
         found.map(|(queue_id, era, head)| {
             let low = head.unwrap_or(i64::MAX).min(reader.drawn.last_id + 1);
-            LowWaterMark { queue_id, era, low, read_at }
+            LowWaterMark { server, queue_id, era, low, read_at }
         })
     };
     all.store(&pairs, heads.into_iter().map(mark));

@@ -1,50 +1,123 @@
-//! The tables, as numbered steps that are part of the program. Brings a database to the latest step.
+//! The tables, as numbered steps that are part of the program. Brings a database to the latest step, and keeps programs away that do not
+//! know it.
+//!
+//! Every connection that uses the tables holds an advisory lock in shared mode, whose number is the step that its program knows. A step
+//! says which older programs can work with the tables after it. Before it runs, it locks the numbers of all others in exclusive mode. So
+//! it is refused while such a program is connected, and such a program cannot connect until it has finished, and is refused then.
 
 use crate::database::error::SchemaError;
-use tokio_postgres::Client;
+use tokio_postgres::{Client, Transaction};
 
-/// Every step, in order. A released step is never changed.
-const STEPS: [&str; 4] = [
-    include_str!("migrations/0001_queues_and_messages.sql"),
-    include_str!("migrations/0002_leases_delays_and_keys.sql"),
-    include_str!("migrations/0003_low_water_marks.sql"),
-    include_str!("migrations/0004_lost_leases_and_dead_letters.sql"),
+#[cfg(test)]
+mod tests;
+
+/// A change of the tables. A released step is never changed.
+#[derive(Debug)]
+pub(crate) struct Step {
+    text: &'static str,
+    /// Programs that know this step or a later one work with the tables after the change.
+    oldest_program: usize,
+}
+
+/// Every step, in order. Programs of the previous release must be able to work after a new step, unless there is no other way.
+pub(crate) const STEPS: &[Step] = &[
+    Step { text: include_str!("migrations/0001_queues_and_messages.sql"), oldest_program: 1 },
+    Step { text: include_str!("migrations/0002_leases_delays_and_keys.sql"), oldest_program: 2 },
+    Step { text: include_str!("migrations/0003_low_water_marks.sql"), oldest_program: 3 },
+    Step { text: include_str!("migrations/0004_lost_leases_and_dead_letters.sql"), oldest_program: 4 },
 ];
 
 /// Locked while the schema is changed, because several services may start at once. The number is arbitrary but must stay the same.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(7294011736218)";
+/// Locked in shared mode by each connection. The first number is arbitrary but must stay the same; the second is the program's step.
+const FENCE: &str = "SELECT pg_advisory_lock_shared(1463904085, $1)";
+/// Locks the fences of all steps below this one in exclusive mode, up to the first that a connection holds. Returns that.
+const CLOSE_FENCES: &str = "SELECT number FROM generate_series(0, $1 - 1) AS t (number)
+    WHERE NOT pg_try_advisory_xact_lock(1463904085, number) ORDER BY number LIMIT 1";
+
+const CREATE: &str = "CREATE TABLE IF NOT EXISTS waystage_schema (step integer NOT NULL);
+    ALTER TABLE waystage_schema ADD COLUMN IF NOT EXISTS oldest_program integer";
+/// Rows of programs before the fence have no `oldest_program`.
+const LATEST: &str = "SELECT step, coalesce((to_jsonb(s) ->> 'oldest_program')::integer, step)
+    FROM waystage_schema AS s ORDER BY step DESC LIMIT 1";
+
+/// What a database has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// 0 if it is empty.
+    pub(crate) step: usize,
+    /// Programs that know at least this step can work with it.
+    oldest_program: usize,
+}
+
+impl Found {
+    /// Whether a program that knows this many steps can work with it, now or after a migration.
+    pub(crate) fn check(self, known: usize) -> Result<(), SchemaError> {
+        match self.step > known && self.oldest_program > known {
+            true => Err(SchemaError::Newer { found: self.step, known }),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Enters a database for the time of this connection, and runs the missing steps, all or none.
+pub(crate) async fn enter(client: &mut Client, steps: &[Step]) -> Result<(), SchemaError> {
+    hold_fence(client, steps.len()).await?;
+    // Checked without a transaction first, because nearly always there is nothing to do.
+    if find(client).await?.step < steps.len() {
+        migrate(client, steps).await?;
+    }
+    find(client).await?.check(steps.len())
+}
+
+/// The same without running steps, for background loops, which wait until the tables exist.
+pub(crate) async fn enter_in_background(client: &Client, steps: &[Step]) -> Result<(), SchemaError> {
+    hold_fence(client, steps.len()).await?;
+    find(client).await?.check(steps.len())
+}
+
+/// The step of the database, without changing it.
+pub(crate) async fn find(client: &Client) -> Result<Found, tokio_postgres::Error> {
+    let there = client.query_one("SELECT to_regclass('waystage_schema') IS NOT NULL", &[]).await?;
+    let latest = if there.get(0) { client.query_opt(LATEST, &[]).await? } else { None };
+    let number = |number: i32| usize::try_from(number).unwrap_or(0);
+    Ok(latest.map_or(Found::default(), |row| Found { step: number(row.get(0)), oldest_program: number(row.get(1)) }))
+}
 
 /// Runs the missing steps, all or none.
-pub(crate) async fn migrate(client: &mut Client) -> Result<(), SchemaError> {
-    // Checked without a transaction first, because nearly always there is nothing to do.
-    if step(client).await? == Some(STEPS.len()) {
-        return Ok(());
-    }
+pub(crate) async fn migrate(client: &mut Client, steps: &[Step]) -> Result<(), SchemaError> {
     let transaction = client.transaction().await?;
     // A step may take as long as it needs on a large table.
     transaction.batch_execute("SET LOCAL statement_timeout = 0").await?;
     transaction.batch_execute(LOCK).await?;
-    transaction.batch_execute("CREATE TABLE IF NOT EXISTS waystage_schema (step integer NOT NULL)").await?;
+    transaction.batch_execute(CREATE).await?;
+    // Another service may have run them meanwhile.
     let row = transaction.query_one("SELECT coalesce(max(step), 0) FROM waystage_schema", &[]).await?;
     let found = usize::try_from(row.get::<_, i32>(0)).unwrap_or(0);
-    if found > STEPS.len() {
-        return Err(SchemaError::Newer { found, known: STEPS.len() });
-    }
-    for (number, text) in STEPS.iter().enumerate().skip(found) {
-        transaction.batch_execute(text).await?;
-        let step = i32::try_from(number + 1).unwrap_or(i32::MAX);
-        transaction.execute("INSERT INTO waystage_schema VALUES ($1)", &[&step]).await?;
+    let missing = steps.get(found..).unwrap_or_default();
+    let Some(oldest_program) = missing.iter().map(|step| step.oldest_program).max() else { return Ok(()) };
+    close_fences(&transaction, oldest_program).await?;
+    for (number, step) in steps.iter().enumerate().skip(found) {
+        transaction.batch_execute(step.text).await?;
+        let row = [number + 1, step.oldest_program].map(|number| i32::try_from(number).unwrap_or(i32::MAX));
+        transaction
+            .execute("INSERT INTO waystage_schema (step, oldest_program) VALUES ($1, $2)", &[&row[0], &row[1]])
+            .await?;
     }
     transaction.commit().await?;
     Ok(())
 }
 
-/// The step of the database; none if it is empty.
-async fn step(client: &Client) -> Result<Option<usize>, tokio_postgres::Error> {
-    let there = client.query_one("SELECT to_regclass('waystage_schema') IS NOT NULL", &[]).await?;
-    if !there.get::<_, bool>(0) {
-        return Ok(None);
+async fn hold_fence(client: &Client, known: usize) -> Result<(), tokio_postgres::Error> {
+    let known = i32::try_from(known).unwrap_or(i32::MAX);
+    client.query_one(FENCE, &[&known]).await.map(|_| ())
+}
+
+/// Makes sure that no older program is connected, until the transaction ends.
+async fn close_fences(transaction: &Transaction<'_>, oldest_program: usize) -> Result<(), SchemaError> {
+    let oldest_program = i32::try_from(oldest_program).unwrap_or(i32::MAX);
+    match transaction.query_opt(CLOSE_FENCES, &[&oldest_program]).await? {
+        Some(row) => Err(SchemaError::OlderIsConnected { known: row.get(0) }),
+        None => Ok(()),
     }
-    let row = client.query_one("SELECT coalesce(max(step), 0) FROM waystage_schema", &[]).await?;
-    Ok(usize::try_from(row.get::<_, i32>(0)).ok())
 }

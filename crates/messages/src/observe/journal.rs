@@ -37,6 +37,8 @@ pub(crate) struct Counts {
     pub(crate) connect_failures: u64,
     /// Messages that the database refused to redeliver.
     pub(crate) redelivery_failures: u64,
+    /// Commits that waited too long for a synchronous standby.
+    pub(crate) replication_timeouts: u64,
     /// Records dropped because the disk was too slow.
     pub(crate) records_dropped: u64,
     /// Messages whose lease, delay or expiry was over, by [`DUE_OUTCOMES`].
@@ -64,6 +66,7 @@ impl Journal {
                 connects: 0,
                 connect_failures: 0,
                 redelivery_failures: 0,
+                replication_timeouts: 0,
                 records_dropped: 0,
                 due: [0; DUE_OUTCOMES.len()],
             }),
@@ -120,6 +123,11 @@ impl Journal {
                 "waystage: messages: message {id} of queue number {queue} cannot be redelivered (failure {number}): {reason}"
             );
         }
+    }
+
+    /// A commit waited too long for a synchronous standby.
+    pub(crate) fn count_replication_timeout(&self) {
+        self.lock().replication_timeouts += 1;
     }
 
     /// Counts messages whose lease, delay or expiry was over, by their place in [`DUE_OUTCOMES`].

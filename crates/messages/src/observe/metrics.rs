@@ -56,6 +56,11 @@ pub(crate) fn page(snapshot: &MetricsSnapshot) -> String {
             "Messages that the database refused to redeliver; each is tried again.",
             counts.redelivery_failures,
         ),
+        (
+            "replication_timeouts_total",
+            "Commits that waited too long for a synchronous standby.",
+            counts.replication_timeouts,
+        ),
         ("records_dropped_total", "Records dropped because the disk was too slow.", counts.records_dropped),
     ];
     for (name, help, value) in counters {

@@ -156,7 +156,8 @@ impl Worker<'_> {
             }
             let merged = fetches.merged(false);
             let leases_ms = (taking == Taking::Lease).then(|| fetches.leases_ms());
-            let start = |(scope, _): &(&Scope, usize)| self.low_water_marks.start_ids(scope, self.session.connected);
+            let (connected, server) = (self.session.connected, self.session.process.server);
+            let start = |(scope, _): &(&Scope, usize)| self.low_water_marks.start_ids(scope, connected, server);
             let starts: Vec<StartIds> = merged.iter().map(start).collect();
             let sent = self.clock.now();
             let (client, leases_ms) = (&self.session.client, leases_ms.as_deref());

@@ -81,6 +81,9 @@ impl Lane {
                     let served = self.database.liveness.attend(&process, driver.drive(serving)).await;
                     // The jobs of a silent server are in doubt, which `admit` concludes from their dropped channels.
                     is_over = served.unwrap_or_else(|error| {
+                        if matches!(error, DatabaseError::Unreplicated) {
+                            self.journal.count_replication_timeout();
+                        }
                         self.journal.note_connect_failure(&error.to_string());
                         true
                     });

@@ -5,6 +5,7 @@
 
 pub mod leases;
 pub mod relay;
+pub mod standby;
 
 use clock::Clock;
 use messages::{Config, Embedded, EmbeddedError, RunningService};
@@ -22,9 +23,14 @@ pub struct Database {
 impl Database {
     /// Starts a server. None if PostgreSQL is not installed, unless `WAYSTAGE_REQUIRE_PEERS` is set.
     pub fn start() -> Option<Database> {
-        let directory = tempfile::tempdir().unwrap();
-        match Embedded::start_with(directory.path(), &["shared_buffers=16MB", "max_connections=60"]) {
-            Ok(server) => Some(Database { server, folder: directory }),
+        Database::start_in(tempfile::tempdir().unwrap(), &[])
+    }
+
+    /// Starts a server with these settings on the data in this folder, which may be empty.
+    pub fn start_in(folder: TempDir, settings: &[&str]) -> Option<Database> {
+        let settings = [&["shared_buffers=16MB", "max_connections=60"], settings].concat();
+        match Embedded::start_with(folder.path(), &settings) {
+            Ok(server) => Some(Database { server, folder }),
             Err(EmbeddedError::Missing) => {
                 assert!(
                     std::env::var_os("WAYSTAGE_REQUIRE_PEERS").is_none(),

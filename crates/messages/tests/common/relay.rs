@@ -44,6 +44,11 @@ impl Relay {
         format!("host=127.0.0.1 port={} user=waystage dbname=postgres", self.address.port())
     }
 
+    /// The address of the relay.
+    pub fn host_and_port(&self) -> (String, u16) {
+        (self.address.ip().to_string(), self.address.port())
+    }
+
     /// The number of connections so far.
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)

@@ -53,7 +53,7 @@ async fn a_lane_reconnects_when_its_server_stops_answering() {
         }
         Err(error) => panic!("{error}"),
     };
-    let database = Database::parse(&server.url(), None).unwrap();
+    let database = Database::parse(&server.url(), None, Duration::from_secs(10)).unwrap();
     let queue = Arc::new(JobQueue::new(BOUNDS));
     let lane = Lane {
         number: 0,

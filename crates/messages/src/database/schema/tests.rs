@@ -1,0 +1,83 @@
+//! Two versions of the program at one database, with a step between them that older programs survive, and with one that they do not.
+
+use super::*;
+use crate::database::connector::{Connector, HANDSHAKE_TIMEOUT};
+use crate::embedded::{Embedded, EmbeddedError};
+
+const FIRST: Step = Step { text: "CREATE TABLE thing (name text)", oldest_program: 1 };
+const OLDER: &[Step] = &[FIRST];
+const COMPATIBLE: &[Step] = &[FIRST, Step { text: "ALTER TABLE thing ADD COLUMN size integer", oldest_program: 1 }];
+const INCOMPATIBLE: &[Step] =
+    &[FIRST, Step { text: "ALTER TABLE thing RENAME COLUMN name TO title", oldest_program: 2 }];
+
+struct Server {
+    embedded: Embedded,
+    _folder: tempfile::TempDir,
+}
+
+impl Server {
+    fn start() -> Option<Server> {
+        let folder = tempfile::tempdir().unwrap();
+        match Embedded::start(folder.path()) {
+            Ok(embedded) => Some(Server { embedded, _folder: folder }),
+            Err(EmbeddedError::Missing) => None,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    async fn connect(&self) -> Client {
+        Connector::parse(&self.embedded.url(), None).unwrap().connect_alone(HANDSHAKE_TIMEOUT).await.unwrap()
+    }
+}
+
+#[tokio::test]
+async fn programs_of_two_versions_work_together_after_a_compatible_step() {
+    let Some(server) = Server::start() else { return };
+    let (mut old, mut new, mut again) = (server.connect().await, server.connect().await, server.connect().await);
+    enter(&mut old, OLDER).await.unwrap();
+    enter(&mut new, COMPATIBLE).await.unwrap();
+    assert_eq!(find(&old).await.unwrap(), Found { step: 2, oldest_program: 1 });
+    old.batch_execute("INSERT INTO thing VALUES ('still works')").await.unwrap();
+    enter(&mut again, OLDER).await.unwrap();
+    enter_in_background(&server.connect().await, OLDER).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_incompatible_step_waits_until_no_older_program_is_connected() {
+    let Some(server) = Server::start() else { return };
+    let (mut old, mut new) = (server.connect().await, server.connect().await);
+    enter(&mut old, OLDER).await.unwrap();
+    let refused = enter(&mut new, INCOMPATIBLE).await.unwrap_err();
+    assert!(matches!(refused, SchemaError::OlderIsConnected { known: 1 }), "{refused}");
+    assert_eq!(find(&new).await.unwrap().step, 1);
+    old.batch_execute("INSERT INTO thing (name) VALUES ('still works')").await.unwrap();
+    drop(old);
+    // The server notices the end of the connection a little later.
+    while let Err(error) = enter(&mut new, INCOMPATIBLE).await {
+        assert!(matches!(error, SchemaError::OlderIsConnected { .. }), "{error}");
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    let mut late = server.connect().await;
+    let refused = enter(&mut late, OLDER).await.unwrap_err();
+    assert!(matches!(refused, SchemaError::Newer { found: 2, known: 1 }), "{refused}");
+    assert!(enter_in_background(&late, OLDER).await.is_err());
+}
+
+#[tokio::test]
+async fn an_older_program_that_connects_during_a_step_is_refused_after_it() {
+    let Some(server) = Server::start() else { return };
+    let (mut first, mut new, mut old) = (server.connect().await, server.connect().await, server.connect().await);
+    enter(&mut first, OLDER).await.unwrap();
+    first.batch_execute("SELECT pg_advisory_unlock_all()").await.unwrap();
+    // The step waits for this transaction.
+    first.batch_execute("BEGIN; LOCK TABLE thing IN ACCESS SHARE MODE").await.unwrap();
+    let migrating = tokio::spawn(async move { enter(&mut new, INCOMPATIBLE).await.map(|()| new) });
+    let locked = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 1 AND mode = 'ExclusiveLock' AND granted";
+    while first.query_one(locked, &[]).await.unwrap().get::<_, i64>(0) == 0 {
+        tokio::task::yield_now().await;
+    }
+    let entering = tokio::spawn(async move { enter(&mut old, OLDER).await });
+    first.batch_execute("COMMIT").await.unwrap();
+    migrating.await.unwrap().unwrap();
+    assert!(matches!(entering.await.unwrap(), Err(SchemaError::Newer { found: 2, known: 1 })));
+}
