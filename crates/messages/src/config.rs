@@ -114,6 +114,8 @@ pub struct Config {
     pub replication_timeout: Duration,
     /// HOST:PORT; port 0 selects a free port.
     pub listen: String,
+    /// HOST:PORT for `/readyz`, `/metrics`, `/docs` and `/openapi.json`, which `listen` then does not serve.
+    pub admin_listen: Option<String>,
     /// If set, clients must use TLS.
     pub tls: Option<IdentityFiles>,
     /// Bearer tokens. Empty: no token is needed, and everything is permitted.
@@ -182,6 +184,7 @@ impl Default for Config {
             database_authority: None,
             replication_timeout: Duration::from_secs(10),
             listen: "127.0.0.1:8080".into(),
+            admin_listen: None,
             tls: None,
             tokens: Vec::new(),
             metrics_need_token: false,

@@ -9,7 +9,7 @@ use crate::database::redelivery::Redelivery;
 use crate::http::accept::Acceptor;
 use crate::http::browsers::Browsers;
 use crate::http::handle::Service;
-use crate::http::router;
+use crate::http::router::{self, Part};
 use crate::http::tokens::Tokens;
 use crate::observe::client_connections::ClientConnections;
 use crate::observe::journal::Journal;
@@ -23,6 +23,7 @@ use crate::path::memory::Memory;
 use clock::Clock;
 use net::ServerTls;
 use records::WriterTotals;
+use rustls::ServerConfig;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +32,9 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio_rustls::TlsAcceptor;
+
+/// Connections to `admin-listen`.
+const ADMIN_CONNECTIONS_MAX: usize = 100;
 
 /// Why the service did not start.
 #[derive(Debug, Error)]
@@ -57,6 +60,10 @@ pub enum MessagesError {
 #[derive(Debug)]
 pub struct RunningService {
     address: SocketAddr,
+    admin_address: Option<SocketAddr>,
+    tokens: Tokens,
+    /// Replaces the certificate. None: clients use no TLS.
+    tls: Option<watch::Sender<Arc<ServerConfig>>>,
     is_database_reachable: bool,
     shutdown: watch::Sender<bool>,
     server: JoinHandle<()>,
@@ -81,10 +88,8 @@ pub fn start(config: &Config, clock: Clock) -> Result<RunningService, MessagesEr
         .enable_all()
         .build()
         .map_err(MessagesError::Threads)?;
-    let listener = runtime
-        .block_on(TcpListener::bind(&config.listen))
-        .map_err(|error| MessagesError::Listen(config.listen.clone(), error))?;
-    let address = listener.local_addr().map_err(|error| MessagesError::Listen(config.listen.clone(), error))?;
+    let (listener, address) = runtime.block_on(listen(&config.listen))?;
+    let admin = config.admin_listen.as_ref().map(|address| runtime.block_on(listen(address))).transpose()?;
     let is_database_reachable = match &database {
         Some(database) => connect_once(&runtime, database, &clock)?,
         None => true,
@@ -115,7 +120,9 @@ pub fn start(config: &Config, clock: Clock) -> Result<RunningService, MessagesEr
         shutdown: shutdown_requested.clone(),
     };
     let connections = Arc::new(ClientConnections::new(config.clients.connections_max));
-    let service = Service {
+    let tokens = Tokens::new(&config.tokens, config.limits.memory_per_client);
+    let (tls, certificate) = tls.map(watch::channel).unzip();
+    let service = Arc::new(Service {
         admission,
         memory,
         journal: journal.clone(),
@@ -123,26 +130,31 @@ pub fn start(config: &Config, clock: Clock) -> Result<RunningService, MessagesEr
         limits: config.limits,
         clients: config.clients,
         connections: connections.clone(),
-        tokens: Tokens::new(&config.tokens, config.limits.memory_per_client),
+        tokens: tokens.clone(),
         browsers: Browsers::new(&config.browsers, &config.listen, !config.tokens.is_empty()),
         metrics_need_token: config.metrics_need_token,
         clock: clock.clone(),
-    };
+    });
+    let part = if admin.is_some() { Part::Clients } else { Part::All };
     let acceptor = Acceptor {
-        router: router::router(Arc::new(service)),
+        router: router::router(service.clone(), part),
         journal: journal.clone(),
         clock,
         clients: config.clients,
         connections,
         shares: Arc::new(AddressShares::new(config.limits.memory_per_client)),
-        tls,
+        tls: certificate,
         shutdown: shutdown_requested,
     };
-    let server = tokio::spawn(acceptor.run(listener));
+    let admin_address = admin.as_ref().map(|(_, address)| *address);
+    let server = tokio::spawn(serve(acceptor, listener, service, admin.map(|(listener, _)| listener)));
     drop(guard);
     let shutdown_timeout = config.shutdown_timeout;
     Ok(RunningService {
         address,
+        admin_address,
+        tokens,
+        tls,
         is_database_reachable,
         shutdown,
         server,
@@ -153,6 +165,22 @@ pub fn start(config: &Config, clock: Clock) -> Result<RunningService, MessagesEr
         shutdown_timeout,
         runtime,
     })
+}
+
+async fn listen(address: &str) -> Result<(TcpListener, SocketAddr), MessagesError> {
+    let failed = |error| MessagesError::Listen(address.to_string(), error);
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let bound = listener.local_addr().map_err(failed)?;
+    Ok((listener, bound))
+}
+
+/// Serves clients and, at an address of their own, operators. Operators have their own limit of connections, so that clients cannot use
+/// it up.
+async fn serve(clients: Acceptor, listener: TcpListener, service: Arc<Service>, admin: Option<TcpListener>) {
+    let Some(admin) = admin else { return clients.run(listener).await };
+    let connections = Arc::new(ClientConnections::new(ADMIN_CONNECTIONS_MAX));
+    let operators = Acceptor { router: router::router(service, Part::Admin), connections, ..clients.clone() };
+    tokio::join!(clients.run(listener), operators.run(admin));
 }
 
 /// The parts of the background loops that requests use.
@@ -188,6 +216,31 @@ impl RunningService {
     /// The address it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The address for operators, if it is not the same.
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin_address
+    }
+
+    /// Replaces the tokens, and reads the certificate and its key again. Other settings stay as they are. Requests that have begun keep
+    /// their token, and connections their certificate.
+    ///
+    /// # Errors
+    ///
+    /// When the certificate cannot be read, or when tokens or TLS would be switched on or off, which needs a restart. Nothing changes then.
+    pub fn reload(&self, config: &Config) -> Result<(), MessagesError> {
+        let refuse = |what: &str| Err(MessagesError::Setting(format!("{what} cannot be switched on or off; restart")));
+        if self.tokens.is_empty() != config.tokens.is_empty() {
+            return refuse("tokens");
+        }
+        match (&self.tls, load_tls(config)?) {
+            (Some(certificate), Some(tls)) => drop(certificate.send_replace(tls)),
+            (None, None) => {}
+            _ => return refuse("TLS"),
+        }
+        self.tokens.replace(&config.tokens);
+        Ok(())
     }
 
     /// Whether the database answered at the start.
@@ -250,20 +303,19 @@ pub fn check(config: &Config) -> Result<(), MessagesError> {
     prepare(config).map(|_| ())
 }
 
-fn prepare(config: &Config) -> Result<(Option<Database>, Option<TlsAcceptor>), MessagesError> {
+fn prepare(config: &Config) -> Result<(Option<Database>, Option<Arc<ServerConfig>>), MessagesError> {
     check_numbers(config)?;
     let database = match config.dispatch {
         DispatchConfig::None { .. } => None,
         _ => Some(database(config)?),
     };
-    let tls = match &config.tls {
-        None => None,
-        Some(files) => {
-            let tls = ServerTls::load(files, None).map_err(|error| MessagesError::Setting(error.to_string()))?;
-            Some(TlsAcceptor::from(tls.config()))
-        }
-    };
-    Ok((database, tls))
+    Ok((database, load_tls(config)?))
+}
+
+/// The certificate, if clients use TLS.
+fn load_tls(config: &Config) -> Result<Option<Arc<ServerConfig>>, MessagesError> {
+    let load = |files| ServerTls::load(files, None).map_err(|error| MessagesError::Setting(error.to_string()));
+    Ok(config.tls.as_ref().map(load).transpose()?.map(|tls| tls.config()))
 }
 
 /// The database of a configuration.

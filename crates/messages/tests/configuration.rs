@@ -15,6 +15,7 @@ fn everything() -> ServiceFile {
     let second = Some(Duration::from_secs(1));
     ServiceFile {
         listen: Some("a:1".into()),
+        admin_listen: Some("a:2".into()),
         database: Some("host=a".into()),
         database_file: Some("a".into()),
         database_authority: Some("a".into()),
@@ -118,7 +119,10 @@ fn every_mistake_is_one_clear_line() {
     let token = |rest: &str| format!("listen = \"[::1]:1\"\n[[token]]\n{rest}");
     let cases = [
         ("listn = 'a:1'".into(), "x.toml:1: listn: there is no such key; did you mean listen?"),
-        ("\n\nfrobnicate = 1".into(), "x.toml:3: frobnicate: there is no such key; give one of: listen, database,"),
+        (
+            "\n\nfrobnicate = 1".into(),
+            "x.toml:3: frobnicate: there is no such key; give one of: listen, admin-listen, database,",
+        ),
         ("lanes = 'two'".into(), "x.toml:1: lanes: give a whole number of at least 0, not the text \"two\""),
         ("lanes = 0".into(), "x.toml:1: lanes: 0 is not a number from 1 to 1000"),
         ("lanes = -1".into(), "x.toml:1: lanes: give a whole number"),
@@ -161,6 +165,7 @@ fn every_mistake_is_one_clear_line() {
         ),
         ("database-file = '/nowhere'".into(), "x.toml:1: database-file: /nowhere: cannot read it: "),
         ("database-file = '/dev/null'".into(), "x.toml:1: database-file: /dev/null: is empty; it must contain the URL"),
+        ("admin-listen = 'here'".into(), "x.toml:1: admin-listen: \"here\" is not HOST:PORT"),
         ("replication-timeout = '0s'".into(), "x.toml:1: replication-timeout: is 0; give a duration such as 10s"),
         (
             token("token = '0123456789abcdef'\nsender = 'a'\npermissions = ['fly']"),

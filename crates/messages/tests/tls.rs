@@ -46,6 +46,33 @@ fn with_tls_plain_connections_are_refused() {
 }
 
 #[test]
+fn a_certificate_is_replaced_while_the_service_runs() {
+    let (before, after) = (Authority::new(), Authority::new());
+    let dispatch = DispatchConfig::None { body_bytes: None };
+    let config = |authority: &Authority| Config {
+        listen: "127.0.0.1:0".into(),
+        dispatch,
+        tls: Some(authority.sign("127.0.0.1")),
+        ..Config::default()
+    };
+    let running = serve(&config(&before));
+    let is_served = |authority: &Authority| {
+        let mut client = authority.client(running.address(), None);
+        client.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
+        let mut reply = String::new();
+        let _ = client.read_to_string(&mut reply);
+        reply.starts_with("HTTP/1.1 200")
+    };
+    assert!(is_served(&before));
+    let error = running.reload(&Config { tls: None, ..config(&after) }).unwrap_err().to_string();
+    assert!(error.contains("restart") && !error.contains('\n'), "{error}");
+    assert!(is_served(&before));
+    running.reload(&config(&after)).unwrap();
+    assert!(is_served(&after));
+    running.stop().unwrap();
+}
+
+#[test]
 fn invalid_files_are_reported_in_one_line() {
     let authority = Authority::new();
     let good = authority.sign("127.0.0.1");

@@ -127,3 +127,39 @@ fn dead_letter_queues_stay_within_the_queues_of_a_token() {
     }
     running.stop().unwrap();
 }
+
+#[test]
+fn tokens_are_replaced_while_the_service_runs() {
+    let running = serve(&config());
+    let mut http = Http::connect(running.address()).unwrap();
+    let mut status = |token: &str| http.request("GET", "/v1/queues", &[token], b"").unwrap().status;
+    assert_eq!(status(ALICE), 200);
+    let fresh =
+        TokenConfig::new("fresh-0123456789abcdef".into(), "alice".into(), vec![Permission::Send], None).unwrap();
+    running.reload(&Config { tokens: vec![fresh], ..config() }).unwrap();
+    assert_eq!((status(ALICE), status("authorization: Bearer fresh-0123456789abcdef")), (401, 200));
+    let error = running.reload(&Config { tokens: Vec::new(), ..config() }).unwrap_err().to_string();
+    assert!(error.contains("restart") && !error.contains('\n'), "{error}");
+    assert_eq!(status("authorization: Bearer fresh-0123456789abcdef"), 200);
+    running.stop().unwrap();
+}
+
+#[test]
+fn operators_can_have_an_address_of_their_own() {
+    let service = Config { admin_listen: Some("127.0.0.1:0".into()), metrics_need_token: false, ..config() };
+    let running = serve(&service);
+    let mut clients = Http::connect(running.address()).unwrap();
+    let mut operators = Http::connect(running.admin_address().unwrap()).unwrap();
+    for (path, for_clients, for_operators) in [
+        ("/healthz", 200, 200),
+        ("/readyz", 404, 204),
+        ("/metrics", 404, 200),
+        ("/docs", 404, 200),
+        ("/openapi.json", 404, 200),
+        ("/v1/queues", 200, 404),
+    ] {
+        let status = |http: &mut Http| http.request("GET", path, &[ALICE], b"").unwrap().status;
+        assert_eq!((status(&mut clients), status(&mut operators)), (for_clients, for_operators), "{path}");
+    }
+    running.stop().unwrap();
+}

@@ -7,7 +7,7 @@ use crate::ready::{StopSignals, announce};
 use clap::{Args, Subcommand};
 use clock::Clock;
 use flags::MessagesFlags;
-use messages::{Config, ConfigError, DispatchConfig, Document, Embedded, ServiceFile};
+use messages::{Config, ConfigError, DispatchConfig, Document, Embedded, RunningService, ServiceFile};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -75,7 +75,7 @@ pub(crate) fn run(arguments: &MessagesArguments) -> Result<ExitCode, String> {
             "waystage: messages: the password in --database is visible in the list of processes; use `database` in --config FILE, or WAYSTAGE_DATABASE"
         );
     }
-    let mut signals = StopSignals::take_over()?;
+    let mut signals = StopSignals::take_over_with_reload()?;
     if is_null {
         eprintln!("waystage: messages: MEASURING MODE: there is no database, and all messages are lost");
     }
@@ -90,13 +90,25 @@ pub(crate) fn run(arguments: &MessagesArguments) -> Result<ExitCode, String> {
     let running = messages::start(&config, Clock::monotonic()).map_err(|error| error.to_string())?;
     let dispatch = flags::name(config.dispatch);
     announce(&format!("waystage messages ready on {} dispatch={dispatch}", running.address()));
-    signals.wait();
+    while signals.wait_for_reload() {
+        reload(&running, arguments);
+    }
     let records = running.stop().map_err(|error| error.to_string());
     drop(embedded);
     if let Some(records) = records? {
         announce(&format!("waystage messages records written {} dropped {}", records.written, records.dropped));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Reads tokens and certificates again. A mistake changes nothing.
+fn reload(running: &RunningService, arguments: &MessagesArguments) {
+    match config(arguments).and_then(|config| running.reload(&config).map_err(|error| error.to_string())) {
+        Ok(()) => eprintln!("waystage: messages: tokens and certificates are read again"),
+        Err(line) => {
+            eprintln!("waystage: messages: not reloaded, the previous tokens and certificates stay valid: {line}");
+        }
+    }
 }
 
 /// The configuration from file and arguments, or an error in one line.

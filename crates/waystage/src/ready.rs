@@ -21,7 +21,22 @@ impl StopSignals {
         signals.map(StopSignals).map_err(|error| format!("cannot take over signals: {error}"))
     }
 
+    /// The same, and SIGHUP, which asks for a reload.
+    #[cfg(feature = "messages")]
+    pub(crate) fn take_over_with_reload() -> Result<StopSignals, String> {
+        let signals = StopSignals::take_over()?;
+        let added = signals.0.handle().add_signal(signal_hook::consts::SIGHUP);
+        added.map(|()| signals).map_err(|error| format!("cannot take over signals: {error}"))
+    }
+
+    /// Waits for a signal. Returns whether it is SIGHUP.
+    #[cfg(feature = "messages")]
+    pub(crate) fn wait_for_reload(&mut self) -> bool {
+        self.0.forever().next() == Some(signal_hook::consts::SIGHUP)
+    }
+
     /// Returns when one of them has arrived.
+    #[cfg(feature = "cache")]
     pub(crate) fn wait(&mut self) {
         self.0.forever().next();
     }

@@ -1,8 +1,11 @@
-//! `waystage messages --check`: a configuration that it accepts can be started, and what it refuses is reported in one line.
+//! The command line of `waystage messages`: checks, migrations, signals. A configuration that `--check` accepts can be started, and what it
+//! refuses is reported in one line.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use testkit::Http;
 
 /// Exit code, stdout and stderr.
 fn check(arguments: &[&str]) -> (i32, String, String) {
@@ -66,4 +69,41 @@ fn the_schema_can_be_checked_and_migrated_without_a_service() {
     assert_eq!(migrate(&["--check"]), (0, printed, String::new()));
     let (code, _, error) = migrate(&["--database-authority", "/nowhere.pem"]);
     assert!(code == 1 && error.contains("/nowhere.pem") && !error.contains('\n'), "{error}");
+}
+
+#[test]
+fn sighup_reads_the_tokens_again_and_a_mistake_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("messages.toml");
+    let write = |token: &str| {
+        let tokens = format!("[[token]]\ntoken = '{token}'\nsender = 'a'\npermissions = ['send']\n");
+        std::fs::write(&path, format!("listen = '127.0.0.1:0'\ndispatch = 'none'\n{tokens}")).unwrap();
+    };
+    write("first-0123456789abcdef");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_waystage"));
+    command.args(["messages", "--config"]).arg(&path).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut service = command.spawn().unwrap();
+    let mut log = BufReader::new(service.stderr.take().unwrap()).lines();
+    let mut line = String::new();
+    BufReader::new(service.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let address = line.split(' ').nth(4).unwrap().parse().unwrap();
+    let mut http = Http::connect(address).unwrap();
+    let mut status = |token: &str| {
+        let header = format!("authorization: Bearer {token}");
+        http.request("GET", "/v1/queues", &[&header], b"").unwrap().status
+    };
+    let signal =
+        |name: &str| assert!(Command::new("kill").args([name, &service.id().to_string()]).status().unwrap().success());
+    assert_eq!(status("first-0123456789abcdef"), 200);
+    write("short");
+    signal("-HUP");
+    let refused = log.find(|line| line.as_ref().unwrap().contains("reload")).unwrap().unwrap();
+    assert!(refused.contains("messages.toml:4: token: is too short"), "{refused}");
+    assert_eq!(status("first-0123456789abcdef"), 200);
+    write("second-0123456789abcdef");
+    signal("-HUP");
+    assert!(log.any(|line| line.unwrap().contains("read again")));
+    assert_eq!((status("first-0123456789abcdef"), status("second-0123456789abcdef")), (401, 200));
+    signal("-TERM");
+    assert_eq!(service.wait().unwrap().code(), Some(0));
 }

@@ -43,6 +43,7 @@ pub struct TokenFile {
 #[allow(missing_docs, reason = "the keys are those of Config")]
 pub struct ServiceFile {
     pub listen: Option<String>,
+    pub admin_listen: Option<String>,
     pub database: Option<String>,
     pub database_file: Option<PathBuf>,
     pub database_authority: Option<PathBuf>,
@@ -126,7 +127,7 @@ impl ServiceFile {
             self.database_file = None;
         }
         overridden!(self, by, {
-            listen, database, database_file, database_authority, replication_timeout, dispatch, lanes, connections, threads, null_body, records, sample,
+            listen, admin_listen, database, database_file, database_authority, replication_timeout, dispatch, lanes, connections, threads, null_body, records, sample,
             tls_certificate, tls_key, connections_max, idle_timeout, head_timeout, body_timeout, unread_timeout,
             body_limit, batch_limit, queue, queue_bytes, queue_per_sender, memory, memory_per_client, long_polls, long_poll_limit, poll_interval,
             statement_messages, statement_bytes, delay_limit, expiry_limit, lease_limit, key_retention, shutdown_timeout,
@@ -154,6 +155,7 @@ impl ServiceFile {
             database_authority: self.database_authority,
             replication_timeout: self.replication_timeout.unwrap_or(defaults.replication_timeout),
             listen: self.listen.unwrap_or(defaults.listen),
+            admin_listen: self.admin_listen,
             tls,
             tokens: tokens.collect::<Result<_, _>>()?,
             metrics_need_token: self.metrics_need_token.unwrap_or(false),
@@ -280,6 +282,10 @@ fn check(config: &Config) -> Result<(), ConfigError> {
         DispatchConfig::Pool { connections } => ("connections", connections),
         DispatchConfig::None { .. } => ("connections", one),
     };
+    let is_address = |text: &String| text.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    if let Some(listen) = config.admin_listen.as_ref().filter(|text| !is_address(text)) {
+        return Err(refuse("admin-listen", format!("{listen:?} is not HOST:PORT")));
+    }
     let numbers = [
         (key, number, 1000),
         ("threads", config.threads.unwrap_or(one), 1000),

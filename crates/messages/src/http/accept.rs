@@ -17,6 +17,7 @@ use hyper::server::conn::http1;
 use hyper::service::Service;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
+use rustls::ServerConfig;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
@@ -52,8 +53,8 @@ pub(crate) struct Acceptor {
     pub(crate) clients: ClientLimits,
     pub(crate) connections: Arc<ClientConnections>,
     pub(crate) shares: Arc<AddressShares>,
-    /// If set, clients must use TLS.
-    pub(crate) tls: Option<TlsAcceptor>,
+    /// If set, clients must use TLS. Its certificate can be replaced.
+    pub(crate) tls: Option<watch::Receiver<Arc<ServerConfig>>>,
     /// Becomes true when the service shuts down.
     pub(crate) shutdown: watch::Receiver<bool>,
 }
@@ -136,7 +137,7 @@ impl Acceptor {
         let (clock, journal) = (self.clock.clone(), self.journal.clone());
         let client = Arc::new(ClientConnection::new(number, address.port(), caller, clock, journal));
         let stream = SharedStream(stream);
-        match &self.tls {
+        match self.tls.as_ref().map(|tls| TlsAcceptor::from(tls.borrow().clone())) {
             None => self.serve_http(stream, client).await,
             Some(tls) => match tokio::time::timeout(self.clients.head_timeout, tls.accept(stream)).await {
                 Ok(Ok(stream)) => self.serve_http(stream, client).await,

@@ -26,13 +26,33 @@ const PREFLIGHT_VALID: Duration = Duration::from_secs(600);
 type Names = Result<Path<HashMap<String, String>>, PathRejection>;
 type ResponseFuture = Pin<Box<dyn Future<Output = Response> + Send>>;
 
-/// The router with all operations of the table.
-pub(crate) fn router(service: Arc<Service>) -> Router {
+/// The operations at an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    All,
+    /// What clients use: queues and messages.
+    Clients,
+    /// What operators use: readiness, metrics and the description.
+    Admin,
+}
+
+impl Part {
+    fn has(self, handler: Handler) -> bool {
+        match (self, handler) {
+            (Part::All, _) | (_, Handler::Alive) => true,
+            (Part::Clients, _) => matches!(handler, Handler::Work(_)),
+            (Part::Admin, _) => !matches!(handler, Handler::Work(_)),
+        }
+    }
+}
+
+/// The router with the operations of the table in this part.
+pub(crate) fn router(service: Arc<Service>, part: Part) -> Router {
     let text = openapi::text(&service.limits, !service.tokens.is_empty());
     let page = page::html(&serde_json::from_str(&text).unwrap_or_default());
     let (text, page) = (Bytes::from(text), Bytes::from(page));
     let mut router = Router::new();
-    for operation in table::operations() {
+    for operation in table::operations().filter(|operation| part.has(operation.handler)) {
         let method = filter(operation.method);
         let handler = match operation.handler {
             Handler::Work(parse) => on(method, at(Ok(parse))),

@@ -7,12 +7,17 @@ use crate::path::memory::Share;
 use crate::path::work::{Scope, Work};
 use axum::http::{HeaderMap, HeaderValue, header};
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
-/// All configured tokens.
+type ByHash = HashMap<[u8; 32], (Arc<TokenConfig>, Arc<Share>)>;
+
+/// All configured tokens, which can be replaced while the service runs. Clones have the same tokens.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tokens {
-    by_hash: HashMap<[u8; 32], (Arc<TokenConfig>, Arc<Share>)>,
+    by_hash: Arc<RwLock<ByHash>>,
+    share_bytes: usize,
+    /// Whether requests need a token. A replacement does not change this.
+    are_needed: bool,
 }
 
 /// What the token of a request permits. Without configured tokens, everything is permitted.
@@ -22,22 +27,31 @@ pub(crate) struct Grant(Option<(Arc<TokenConfig>, Arc<Share>)>);
 impl Tokens {
     /// All tokens of one sender have one share of this many bytes.
     pub(crate) fn new(tokens: &[TokenConfig], share_bytes: usize) -> Tokens {
-        let mut shares: HashMap<&str, Arc<Share>> = HashMap::new();
-        let mut entry = |token: &'_ TokenConfig, sender| {
-            let share = shares.entry(sender).or_insert_with(|| Arc::new(Share::new(share_bytes))).clone();
-            (token.hash, (Arc::new(token.clone()), share))
+        let all = Tokens { by_hash: Arc::default(), share_bytes, are_needed: !tokens.is_empty() };
+        all.replace(tokens);
+        all
+    }
+
+    /// Replaces all tokens. Senders keep their shares.
+    pub(crate) fn replace(&self, tokens: &[TokenConfig]) {
+        let mut by_hash = self.by_hash.write().unwrap_or_else(PoisonError::into_inner);
+        let old = by_hash.values().map(|(token, share)| (token.sender.clone(), share.clone()));
+        let mut shares: HashMap<String, Arc<Share>> = old.collect();
+        let mut entry = |token: &TokenConfig| {
+            let share = shares.entry(token.sender.clone()).or_insert_with(|| Arc::new(Share::new(self.share_bytes)));
+            (token.hash, (Arc::new(token.clone()), share.clone()))
         };
-        Tokens { by_hash: tokens.iter().map(|token| entry(token, &token.sender)).collect() }
+        *by_hash = tokens.iter().map(&mut entry).collect();
     }
 
     /// Whether the service has no tokens.
     pub(crate) fn is_empty(&self) -> bool {
-        self.by_hash.is_empty()
+        !self.are_needed
     }
 
     /// Authenticates a request. Puts the token's sender into the headers, where parsing expects it.
     pub(crate) fn grant(&self, headers: &mut HeaderMap) -> Result<Grant, Problem> {
-        if self.by_hash.is_empty() {
+        if self.is_empty() {
             return Ok(Grant(None));
         }
         let (token, share) = self.find(headers)?;
@@ -62,7 +76,8 @@ impl Tokens {
         if !scheme.eq_ignore_ascii_case(b"bearer ") {
             return Err(Problem::unauthorized("the header Authorization: Bearer TOKEN is required", false));
         }
-        let found = self.by_hash.get(&hash(token.trim_ascii())).cloned();
+        let by_hash = self.by_hash.read().unwrap_or_else(PoisonError::into_inner);
+        let found = by_hash.get(&hash(token.trim_ascii())).cloned();
         found.ok_or_else(|| Problem::unauthorized("unknown token", true))
     }
 }

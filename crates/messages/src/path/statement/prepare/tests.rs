@@ -36,7 +36,7 @@ async fn plans_use_indexes_in_empty_and_in_large_tables() {
         }
         Err(error) => panic!("{error}"),
     };
-    let database = Database::parse(&server.url(), None).unwrap();
+    let database = Database::parse(&server.url(), None, std::time::Duration::from_secs(10)).unwrap();
     drop(database.connect(&clock::Clock::monotonic()).await.unwrap());
     let many = std::env::var("WAYSTAGE_PLAN_MESSAGES").map_or(MESSAGES, |text| text.parse().unwrap());
     for messages in [0, MESSAGES.min(many), many] {
