@@ -41,8 +41,9 @@ fn an_open_loop_shows_a_stall_that_a_closed_one_hides() {
     // A request due at a time u before the end of a stall waits for u. That is one request in five, with waits evenly
     // between 0 and 200 ms. So the 95th percentile is 150 ms and the 99th 190 ms, on a machine that adds nothing.
     let milliseconds = |percentile: &str| response.percentiles[percentile].unwrap() as f64 / 1e6;
-    assert!(milliseconds("99") > 180.0 && milliseconds("95") > 140.0, "{:?}", response.percentiles);
-    assert!(response.mean_ns > 19e6, "the mean is 0.2 x 100 ms at least, and is {}", response.mean_ns);
+    // About 400 requests are due within stalls. The limits leave room for four standard deviations of their number.
+    assert!(milliseconds("99") > 170.0 && milliseconds("95") > 120.0, "{:?}", response.percentiles);
+    assert!(response.mean_ns > 15e6, "the mean is about 0.2 x 100 ms, and is {}", response.mean_ns);
     // Ten clients with one request in flight each take the first ten requests. The others wait in the generator, which
     // is not hidden.
     assert!(open.operations.all.slip.max_ns > 150_000_000);
@@ -52,8 +53,10 @@ fn an_open_loop_shows_a_stall_that_a_closed_one_hides() {
     let closed = stalling(|config| config.clients = 1);
     let response = &closed.operations.all.response;
     // Each stall delays one request out of thousands, so it changes the maximum and no printed percentile. The test
-    // checks the 95th, not the 99th, because on a slow machine one request in a hundred waits for the machine.
-    assert!(response.percentiles["95"].unwrap() < 50_000_000, "{:?}", response.percentiles);
+    // checks the 95th, not the 99th, because on a slow machine one request in a hundred waits for the machine, and
+    // compares it with that of the open loop, which waits for the machine as well.
+    let share = response.percentiles["95"].unwrap() as f64 / 1e6 / milliseconds("95");
+    assert!(share < 0.5, "{:?}, {share} of that of the open loop", response.percentiles);
     assert!(response.max_ns > 150_000_000, "{}", response.max_ns);
 }
 
