@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 CAMPAIGNS = int(os.environ.get("WAYSTAGE_HONESTY", "1000"))
-# Slow scenarios run fewer campaigns, so their acceptance band is wider.
-SLOW = max(CAMPAIGNS // 5, 1)
+# In the tests, slow scenarios run fewer campaigns, so their acceptance band is wider. Longer runs give them a thousand.
+SLOW = max(CAMPAIGNS // 5, 1000 if CAMPAIGNS > 1000 else 1)
 # The band of what may happen in at most 5 % of the campaigns.
 FLAGGED = {"low": None, "high": 0.05 + 2 * math.sqrt(0.05 * 0.95 / 1000)}
 

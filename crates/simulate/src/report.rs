@@ -23,6 +23,9 @@ pub const FORMAT: &str = "waystage-simulation/1";
 /// The largest number present that is listed.
 const PRESENT_LISTED: usize = 10_001;
 
+/// Quantiles whose missing interval is noted.
+const NOTED: [f64; 4] = [0.5, 0.9, 0.95, 0.99];
+
 /// The result of a simulation. Times in seconds, rates per second; intervals are 95 % confidence intervals.
 #[derive(Clone, Debug, Serialize)]
 #[allow(missing_docs, reason = "docs/model-format.md describes every field once")]
@@ -193,7 +196,11 @@ pub(crate) fn report(conduct: Conduct<'_>, totals: &Totals, student: &Student) -
         notes.push("no end of the warm-up was found: ask for more --requests".into());
     }
     notes.extend(growth);
-    let least_tail = length::least_tail(model, totals.replications, totals.measured_s.mean().unwrap_or(0.0));
+    let measured_s = totals.measured_s.mean().unwrap_or(0.0);
+    let least_tail = length::least_tail(model, totals.replications, measured_s);
+    if has_intervals {
+        notes.extend(length::tail_note(model, totals.replications, measured_s, &NOTED));
+    }
     let of = Of { model, totals, student, has_intervals, least_tail };
     Simulation {
         format: FORMAT,

@@ -23,6 +23,9 @@ struct Coverage {
 /// The quantiles whose intervals are judged.
 const JUDGED: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
 
+/// Campaigns between two reports of the counts.
+const SHOW_EVERY: u64 = 10;
+
 /// Campaigns with one seed each. The response time of M/M/1 with mean service 1 is exponential.
 fn coverage(load: f64, campaigns: usize, settings: &Settings) -> Vec<Coverage> {
     let model = open(load, json!({"service": {"request": 1.0}}));
@@ -31,6 +34,9 @@ fn coverage(load: f64, campaigns: usize, settings: &Settings) -> Vec<Coverage> {
     let quantiles = JUDGED.iter().map(|share| row(format!("p{}", 100.0 * share)));
     let mut rows: Vec<Coverage> = std::iter::once(row("mean".into())).chain(quantiles).collect();
     for seed in 0..campaigns as u64 {
+        if seed > 0 && seed % SHOW_EVERY == 0 {
+            show(load, seed as usize, &rows);
+        }
         let result = run_with(&model, &Settings { seed: 7000 + seed, ..settings.clone() });
         let class = &result.classes[0];
         let mean = class.response_s.half_width.map(|half_width| {
@@ -51,10 +57,15 @@ fn coverage(load: f64, campaigns: usize, settings: &Settings) -> Vec<Coverage> {
             }
         }
     }
-    for row in &rows {
-        println!("load {load} {}: {} of {} given, {} covered", row.what, row.given, row.campaigns, row.covered);
-    }
+    show(load, campaigns, &rows);
     rows
+}
+
+/// Prints the counts so far, for `tests/lab/honesty.py` and for those who stop a run of hours.
+fn show(load: f64, campaigns: usize, rows: &[Coverage]) {
+    for row in rows {
+        println!("load {load} {}: {} of {campaigns} given, {} covered", row.what, row.given, row.covered);
+    }
 }
 
 /// 93 to 97 %, widened by what the number of campaigns leaves to chance.
@@ -137,6 +148,26 @@ fn too_short_a_run_gets_a_note_and_no_interval() {
     let few = Settings { requests: Some(2000), warm_up: Some(200_000), replications: 5, ..settings() };
     let result = run_with(&queue(0.99), &few);
     assert!(!has_intervals(&result) && result.notes[0].contains("too few independent values"), "{:?}", result.notes);
+}
+
+/// With the lengths that the simulator chooses near saturation. The number of requests that the note names is enough.
+#[test]
+fn a_quantile_without_an_interval_has_a_note_with_the_length_that_it_needs() {
+    let times = relaxation(0.9);
+    let chosen = Settings {
+        requests: Some((20.0 * times).ceil() as u64),
+        warm_up: Some((3.0 * times) as u64),
+        replications: 20,
+        ..settings()
+    };
+    let result = run_with(&queue(0.9), &chosen);
+    let [note] = &result.notes[..] else { panic!("{:?}", result.notes) };
+    assert!(note.starts_with("no interval for p95, p99, because too few slow requests were measured"), "{note}");
+    let needed: u64 = note.rsplit(' ').next().unwrap().parse().unwrap();
+    let longer = run_with(&queue(0.9), &Settings { requests: Some(needed * 21 / 20), ..chosen });
+    let quantiles = longer.classes[0].quantiles.as_ref().unwrap();
+    let index = quantiles.share.iter().position(|share| (share - 0.99).abs() < 1e-9).unwrap();
+    assert!(longer.notes.is_empty() && quantiles.low_s[index].is_some(), "{:?}", longer.notes);
 }
 
 /// Short replications are acceptable if the warm-up is long and there are many of them.
