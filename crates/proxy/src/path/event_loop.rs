@@ -137,6 +137,8 @@ impl EventLoop {
             }
             self.reply();
         }
+        // After all events: if this process was stopped for a while, clients have sent and read something since.
+        self.check_timeouts();
         // Jobs may have been given more legs.
         self.flush_backends();
         if self.draining.is_some() && self.core.jobs.outstanding.has_clients() {
@@ -183,7 +185,6 @@ impl EventLoop {
         dispatcher.tick(&mut answered, time);
         self.end_closing();
         self.end_handshakes();
-        self.check_timeouts();
     }
 
     /// Closes the connections of clients on which nothing has happened for too long.
