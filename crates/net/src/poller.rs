@@ -131,11 +131,14 @@ impl Poller {
     ///
     /// # Errors
     /// If the kernel refuses; an interrupted call is not an error.
-    pub fn wait(&mut self, timeout: Option<Duration>, ready: &mut Vec<Ready>) -> io::Result<()> {
+    pub fn wait(&mut self, mut timeout: Option<Duration>, ready: &mut Vec<Ready>) -> io::Result<()> {
         ready.clear();
-        match self.poll.poll(&mut self.events, timeout) {
-            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
-            _ => {}
+        while let Err(error) = self.poll.poll(&mut self.events, timeout) {
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+            // The process was stopped and continued. What has become ready meanwhile is there without a wait.
+            timeout = Some(Duration::ZERO);
         }
         ready.extend(self.events.iter().map(|event| Ready {
             token: event.token(),
