@@ -217,12 +217,12 @@ class Client:
 
         A repeated acknowledgement succeeds, so the request is retried also if its outcome is unknown.
         """
-        self._request("POST", f"/v1/leases/{_quoted(lease_token)}/acknowledge", is_repeatable=True)
+        self._request("POST", f"/v1/leases/{_quoted(lease_token)}/acknowledge")
 
     def acknowledge_batch(self, lease_tokens: Iterable[str]) -> list[str]:
         """Acknowledge several messages, and return the tokens of leases that went to other clients."""
         document = {"lease_tokens": list(lease_tokens)}
-        reply = self._request("POST", "/v1/leases:acknowledge", document=document, is_repeatable=True)
+        reply = self._request("POST", "/v1/leases:acknowledge", document=document)
         expired: list[str] = reply.json()["not_acknowledged"]
         return expired
 
@@ -258,7 +258,6 @@ class Client:
         document: dict[str, Any] | None = None,
         key: str | None = None,
         wait_s: float = 0.0,
-        is_repeatable: bool = False,
     ) -> httpx.Response:
         """Send a request. Retry it while there is time, if it was not applied or can be applied twice."""
         headers = {}
@@ -275,13 +274,15 @@ class Client:
             headers=headers,
             timeout=self._timeout_s + wait_s,
         )
+        # A repeated acknowledgement succeeds, and a send with a key is stored once.
+        is_repeatable = key is not None or path.endswith("acknowledge")
         deadline_s = time.monotonic() + self._retry_for_s
         pause_s = _FIRST_PAUSE_S
         while True:
             try:
                 return self._once(request)
             except (UnreachableError, InDoubtError) as error:
-                if isinstance(error, InDoubtError) and key is None and not is_repeatable:
+                if isinstance(error, InDoubtError) and not is_repeatable:
                     raise
                 wanted_s = pause_s
                 pause_s = min(2 * pause_s, 1.0)

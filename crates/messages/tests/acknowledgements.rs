@@ -158,6 +158,17 @@ fn redelivery_waits_for_the_backoff_of_the_queue() {
     let third = receive(&mut client, "jobs", "lease=1h&wait=50s");
     assert_eq!(lease_action(&mut client, &third, "nack?delay=0s"), 204);
     assert_eq!(receive(&mut client, "jobs", "lease=1h&wait=50s").attempt, 4, "a delay replaces the backoff");
+    client.short("DELETE", "/v1/queues/jobs");
+    database.becomes_zero("SELECT count(*) FROM invisible_message");
+    // Without settings, a message that many attempts did not finish waits, too.
+    make(&mut client, "plain", "");
+    client.send("/v1/queues/plain/messages", "poison");
+    receive(&mut client, "plain", "lease=1h");
+    database.run("UPDATE invisible_message SET attempts = 29, due_at = now()");
+    while pauses(&mut client).as_deref() != Some("2") {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(database.number(DUE), 9, "512 s");
     running.stop().unwrap();
 }
 

@@ -1,6 +1,7 @@
 //! The texts of all statements, and their preparation, once for each connection.
 
 use crate::database::low_water::SCAN_FROM;
+use crate::path::work::DEFAULT_ATTEMPTS;
 use tokio_postgres::{Client, Error, Statement};
 
 /// The conditions for low-water marks, which fetches by sender do not have.
@@ -62,10 +63,13 @@ fn lease_actions() -> [String; 3] {
 }
 
 /// The pause before a message is redelivered, in milliseconds, as an expression about a message and its row `queue`: it doubles with each
-/// attempt, up to an hour. Null without a backoff.
+/// attempt, up to an hour. Null: none. A queue without a dead-letter queue has a pause from the 20th attempt on.
 pub(crate) fn backoff_ms(message: &str) -> String {
-    // LEAST ignores null.
-    format!("queue.backoff_ms * least(2 ^ least({message}.attempts - 1, 30), 3600000.0 / queue.backoff_ms)")
+    format!(
+        "CASE WHEN queue.backoff_ms IS NOT NULL THEN least(queue.backoff_ms * 2 ^ least({message}.attempts - 1, 30), 3600000) \
+         WHEN queue.attempts IS NULL AND {message}.attempts >= {DEFAULT_ATTEMPTS} \
+         THEN least(1000 * 2 ^ least({message}.attempts - {DEFAULT_ATTEMPTS}, 30), 3600000) END"
+    )
 }
 
 /// All statements of one connection.
