@@ -97,6 +97,11 @@ impl ClientConnection {
         state.unsent.push(UnsentReply { request, written_before, sent_at_bytes: written_before + body_bytes + 1 });
     }
 
+    /// Whether the kernel has not accepted all replies.
+    pub(crate) fn has_unsent_reply(&self) -> bool {
+        !self.lock().unsent.is_empty()
+    }
+
     /// The client closed the connection before its request was answered.
     pub(crate) fn abandon(&self, request: AnsweredRequest) {
         request.finish(&self.journal, self.clock.now(), 0, Some(Outcome::ClientGone));

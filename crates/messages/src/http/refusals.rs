@@ -34,6 +34,40 @@ fn reply(problem: &Problem) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::client_connection::ClientConnection;
+    use crate::http::stream::ObservedStream;
+    use crate::observe::journal::Journal;
+    use crate::observe::measurements::{self, AnsweredRequest, Measurements};
+    use crate::observe::record_file::RecordSink;
+    use crate::path::caller::Caller;
+    use clock::Clock;
+    use std::sync::Arc;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    #[tokio::test]
+    async fn a_body_that_looks_like_a_refusal_is_written_as_it_is() {
+        let (clock, journal) = (Clock::monotonic(), Arc::new(Journal::new(RecordSink::default())));
+        let client = Arc::new(ClientConnection::new(0, 0, Caller::default(), clock, journal));
+        let text = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+        for is_body in [false, true] {
+            let (mut near, mut far) = tokio::io::duplex(1 << 10);
+            let mut stream = ObservedStream { stream: &mut near, client: client.clone(), refusal: None };
+            if is_body {
+                let request = AnsweredRequest {
+                    operation: "peek",
+                    status: 200,
+                    measurements: Measurements::default(),
+                    row: measurements::row(0, 0, 0),
+                };
+                client.hand_over(request, text.len() as u64);
+            }
+            stream.write_all(text).await.unwrap();
+            drop(near);
+            let mut written = Vec::new();
+            far.read_to_end(&mut written).await.unwrap();
+            assert_eq!(written == text, is_body, "{}", String::from_utf8_lossy(&written));
+        }
+    }
 
     #[test]
     fn only_refusals_without_a_body_are_replaced() {

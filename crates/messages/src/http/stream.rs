@@ -52,7 +52,12 @@ impl<S: AsyncWrite + Unpin> ObservedStream<S> {
     /// not such a reply.
     fn poll_refusal(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Option<Poll<io::Result<usize>>> {
         if self.refusal.is_none() {
-            self.refusal = Some((refusals::replacement(bytes)?, 0));
+            let reply = refusals::replacement(bytes)?;
+            // A message's body can look like a refusal. Then a reply is being written; the library refuses a head between two replies.
+            if self.client.has_unsent_reply() {
+                return None;
+            }
+            self.refusal = Some((reply, 0));
         }
         loop {
             let (reply, written) = self.refusal.as_mut()?;
