@@ -1,5 +1,6 @@
 """The proxy processes of fault_run.py: started, reloaded, replaced by another process, and measured."""
 
+import os
 import re
 import signal
 import subprocess
@@ -27,8 +28,14 @@ class Process:
 
     def __init__(self, arguments: list[str]):
         command = [str(WAYSTAGE), "proxy", *arguments]
+        # Each reload starts threads. With a heap for each of them, the resident memory would be that of glibc's heaps.
         self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            env={**os.environ, "MALLOC_ARENA_MAX": "2"},
         )
         self.lines: list[str] = []
         self.changed = threading.Condition()
