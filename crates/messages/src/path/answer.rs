@@ -9,8 +9,9 @@ use crate::path::lease::{LeaseAction, LeaseRequest};
 use crate::path::memory::Memory;
 use crate::path::statement::fetch::Fetched;
 use crate::path::statement::send::Sent;
-use crate::path::work::{Answer, Job, Scope, SendRequest, Work};
+use crate::path::work::{Answer, Job, Page, Scope, SendRequest, Work};
 use clock::{Clock, Nanos, Stage};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio_postgres::Error;
@@ -208,6 +209,10 @@ impl Worker<'_> {
     async fn about_queues(&self, all: Vec<Vec<Job>>) {
         for mut jobs in all {
             let Some(work) = jobs.first().map(|job| job.work.clone()) else { continue };
+            if let Work::WaitingQueues(_, page) = &work {
+                self.waiting_queues(jobs, page).await;
+                continue;
+            }
             let sent = self.clock.now();
             let outcome = self.one(&work).await;
             self.stamp(jobs.iter_mut(), sent);
@@ -215,6 +220,25 @@ impl Worker<'_> {
                 Ok(result) => jobs.into_iter().for_each(|job| job.end(result.clone())),
                 Err(error) => self.fail(jobs, &error),
             }
+        }
+    }
+
+    /// Lists for several receivers, each once.
+    async fn waiting_queues(&self, mut jobs: Vec<Job>, page: &Page) {
+        let sent = self.clock.now();
+        let mut receivers: Vec<String> = jobs.iter().map(|job| job.work.party().to_string()).collect();
+        receivers.sort_unstable();
+        receivers.dedup();
+        let outcome = self.session.statements.waiting_queues(&self.session.client, &receivers, page).await;
+        self.stamp(jobs.iter_mut(), sent);
+        let answers: HashMap<String, Answer> = match outcome {
+            Ok(answers) => receivers.into_iter().zip(answers).collect(),
+            Err(error) => return self.fail(jobs, &error),
+        };
+        for job in jobs {
+            let none = Answer::Queues { names: Vec::new(), next: None };
+            let answer = answers.get(job.work.party()).cloned().unwrap_or(none);
+            job.end(Ok(answer));
         }
     }
 
@@ -233,8 +257,12 @@ impl Worker<'_> {
                 statements.show_queue(client, name).await?.map(Answer::Queue).ok_or(Failure::UnknownQueue)
             }
             Work::ListQueues(page) => Ok(statements.list_queues(client, page).await?),
-            Work::WaitingQueues(receiver, page) => Ok(statements.waiting_queues(client, receiver, page).await?),
-            Work::Send(_) | Work::Pop(_) | Work::Receive(..) | Work::Lease(_) | Work::Peek(_) => {
+            Work::Send(_)
+            | Work::Pop(_)
+            | Work::Receive(..)
+            | Work::Lease(_)
+            | Work::Peek(_)
+            | Work::WaitingQueues(..) => {
                 unreachable!("the batch has sorted these into other vectors")
             }
         })

@@ -18,7 +18,7 @@ pub(crate) struct JobBatch {
     pub(crate) receives: [FetchJobs; 2],
     /// Without a sender; by sender.
     pub(crate) peeks: [FetchJobs; 2],
-    /// Jobs about queues, each with a statement of its own. Equal ones that only read are together.
+    /// Jobs about queues, each with a statement of its own. Equal ones that only read are together, and pages for several receivers.
     pub(crate) about_queues: Vec<Vec<Job>>,
 }
 
@@ -55,7 +55,11 @@ impl JobBatch {
     }
 
     fn push_equal(&mut self, job: Job) {
-        match self.about_queues.iter_mut().find(|jobs| jobs.first().is_some_and(|first| first.work == job.work)) {
+        let is_alike = |first: &Job| match (&first.work, &job.work) {
+            (Work::WaitingQueues(_, page), Work::WaitingQueues(_, other)) => page == other,
+            (work, other) => work == other,
+        };
+        match self.about_queues.iter_mut().find(|jobs| jobs.first().is_some_and(is_alike)) {
             Some(jobs) => jobs.push(job),
             None => self.about_queues.push(vec![job]),
         }
@@ -187,9 +191,10 @@ mod tests {
         let job = |work: Work| Job { work, ..pop("q", "me", "", 1) };
         let list = |after: &str| job(Work::ListQueues(Page { after: after.into(), max: 9, prefixes: None }));
         let create = || job(Work::CreateQueue("q".into(), None));
-        let batch = JobBatch::of(vec![list(""), create(), list("a"), list(""), create()]);
-        let numbers: Vec<usize> = batch.about_queues.iter().map(Vec::len).collect();
-        assert_eq!(numbers, [2, 1, 1, 1]);
+        let waiting = |receiver: &str| job(Work::WaitingQueues(receiver.into(), Page::default()));
+        let jobs = vec![list(""), create(), list("a"), waiting("a"), list(""), create(), waiting("b"), waiting("a")];
+        let numbers: Vec<usize> = JobBatch::of(jobs).about_queues.iter().map(Vec::len).collect();
+        assert_eq!(numbers, [2, 1, 1, 3, 1]);
     }
 
     #[test]

@@ -3,9 +3,9 @@
 use crate::path::statement::prepare::Statements;
 use crate::path::work::{Answer, COUNT_MAX, Page, QueueSettings, QueueState};
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Error};
+use tokio_postgres::{Client, Error, Row};
 
-/// Queues in which one statement looks for messages of a receiver.
+/// Queues in which one statement looks for messages of each receiver.
 const LOOKUPS_MAX: i64 = 10_000;
 
 impl Statements {
@@ -55,11 +55,22 @@ impl Statements {
         Ok(Answer::Queues { names: row.get(0), next: row.get(1) })
     }
 
-    /// A page of the queues that have messages addressed to the receiver.
-    pub(crate) async fn waiting_queues(&self, client: &Client, receiver: &str, page: &Page) -> Result<Answer, Error> {
+    /// For each receiver, a page of the queues that have messages addressed to it.
+    pub(crate) async fn waiting_queues(
+        &self,
+        client: &Client,
+        receivers: &[String],
+        page: &Page,
+    ) -> Result<Vec<Answer>, Error> {
         let max = i64::try_from(page.max).unwrap_or(i64::MAX);
-        let parameters: [&(dyn ToSql + Sync); 5] = [&receiver, &page.after, &max, &page.prefixes, &LOOKUPS_MAX];
-        let row = client.query_one(&self.waiting_queues, &parameters).await?;
-        Ok(Answer::Queues { names: row.get(0), next: row.get(1) })
+        let parameters: [&(dyn ToSql + Sync); 5] = [&receivers, &page.after, &max, &page.prefixes, &LOOKUPS_MAX];
+        let rows = client.query(&self.waiting_queues, &parameters).await?;
+        let answer = |row: &Row| {
+            let names: Vec<String> = row.get(1);
+            // The list is cut where the limit of names or of lookups is reached.
+            let next = if names.len() == page.max { names.last().cloned() } else { row.get(2) };
+            Answer::Queues { names, next }
+        };
+        Ok(rows.iter().map(answer).collect())
     }
 }
