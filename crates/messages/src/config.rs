@@ -83,6 +83,8 @@ pub struct ClientLimits {
     pub body_timeout: Duration,
     /// While the client reads nothing of a reply.
     pub unread_timeout: Duration,
+    /// Bytes per second that the client must read of its replies, on average over each `unread_timeout`.
+    pub reply_rate_min: usize,
 }
 
 /// What web pages in browsers may do.
@@ -173,6 +175,7 @@ impl Default for ClientLimits {
             head_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),
             unread_timeout: Duration::from_secs(30),
+            reply_rate_min: 1 << 10,
         }
     }
 }

@@ -18,6 +18,7 @@ const PATIENT: ClientLimits = ClientLimits {
     head_timeout: LONG,
     body_timeout: LONG,
     unread_timeout: LONG,
+    reply_rate_min: 1,
 };
 
 fn start(clients: ClientLimits, body_bytes: Option<usize>) -> RunningService {

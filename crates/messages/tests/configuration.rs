@@ -34,6 +34,7 @@ fn everything() -> ServiceFile {
         head_timeout: second,
         body_timeout: second,
         unread_timeout: second,
+        reply_rate_min: Some(1),
         body_limit: Some(1),
         batch_limit: Some(1),
         queue: Some(1),
@@ -166,6 +167,7 @@ fn every_mistake_is_one_clear_line() {
         ("database-file = '/nowhere'".into(), "x.toml:1: database-file: /nowhere: cannot read it: "),
         ("database-file = '/dev/null'".into(), "x.toml:1: database-file: /dev/null: is empty; it must contain the URL"),
         ("admin-listen = 'here'".into(), "x.toml:1: admin-listen: \"here\" is not HOST:PORT"),
+        ("reply-rate-min = 0".into(), "x.toml:1: reply-rate-min: 0 is not a number from 1 to 1073741824"),
         ("replication-timeout = '0s'".into(), "x.toml:1: replication-timeout: is 0; give a duration such as 10s"),
         (
             token("token = '0123456789abcdef'\nsender = 'a'\npermissions = ['fly']"),

@@ -68,7 +68,7 @@ fn the_schema_can_be_checked_and_migrated_without_a_service() {
     assert!(code == 0 && printed.ends_with("up to date"), "{printed} {error}");
     assert_eq!(migrate(&["--check"]), (0, printed, String::new()));
     let (code, _, error) = migrate(&["--database-authority", "/nowhere.pem"]);
-    assert!(code == 1 && error.contains("/nowhere.pem") && !error.contains('\n'), "{error}");
+    assert!(code == 1 && error.contains("--database-authority") && !error.contains('\n'), "{error}");
 }
 
 #[test]

@@ -69,6 +69,8 @@ pub struct ServiceFile {
     #[serde(with = "opt_time", default)]
     pub unread_timeout: Option<Duration>,
     #[serde(with = "opt_size", default)]
+    pub reply_rate_min: Option<usize>,
+    #[serde(with = "opt_size", default)]
     pub body_limit: Option<usize>,
     pub batch_limit: Option<usize>,
     pub queue: Option<usize>,
@@ -128,7 +130,7 @@ impl ServiceFile {
         }
         overridden!(self, by, {
             listen, admin_listen, database, database_file, database_authority, replication_timeout, dispatch, lanes, connections, threads, null_body, records, sample,
-            tls_certificate, tls_key, connections_max, idle_timeout, head_timeout, body_timeout, unread_timeout,
+            tls_certificate, tls_key, connections_max, idle_timeout, head_timeout, body_timeout, unread_timeout, reply_rate_min,
             body_limit, batch_limit, queue, queue_bytes, queue_per_sender, memory, memory_per_client, long_polls, long_poll_limit, poll_interval,
             statement_messages, statement_bytes, delay_limit, expiry_limit, lease_limit, key_retention, shutdown_timeout,
             metrics_need_token, insecure, allowed_hosts, cors_origins,
@@ -169,6 +171,7 @@ impl ServiceFile {
                 head_timeout: self.head_timeout.unwrap_or(defaults.clients.head_timeout),
                 body_timeout: self.body_timeout.unwrap_or(defaults.clients.body_timeout),
                 unread_timeout: self.unread_timeout.unwrap_or(defaults.clients.unread_timeout),
+                reply_rate_min: self.reply_rate_min.unwrap_or(defaults.clients.reply_rate_min),
             },
             dispatch,
             threads: self.threads,
@@ -290,6 +293,7 @@ fn check(config: &Config) -> Result<(), ConfigError> {
         (key, number, 1000),
         ("threads", config.threads.unwrap_or(one), 1000),
         ("connections-max", clients.connections_max, 1 << 20),
+        ("reply-rate-min", clients.reply_rate_min, 1 << 30),
         ("body-limit", limits.body_bytes, 64 << 20),
         ("batch-limit", limits.batch_messages, 10_000),
         ("queue", limits.waiting_requests, 10_000_000),

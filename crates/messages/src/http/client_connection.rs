@@ -3,7 +3,7 @@
 //! timeout expires.
 
 use crate::config::ClientLimits;
-use crate::observe::client_connections::{HEAD, IDLE, UNREAD};
+use crate::observe::client_connections::{HEAD, IDLE, RATE, UNREAD};
 use crate::observe::journal::Journal;
 use crate::observe::measurements::AnsweredRequest;
 use crate::path::caller::Caller;
@@ -33,6 +33,10 @@ struct State {
     written_bytes: u64,
     /// When the kernel stopped accepting bytes; unset while it accepts them.
     blocked_since: Nanos,
+    /// The start of the interval in which the client must read at the minimum rate; unset while the kernel has everything.
+    measured_since: Nanos,
+    /// `written_bytes` at that time.
+    measured_from: u64,
     is_serving: bool,
     expected: Expected,
     unsent: Vec<UnsentReply>,
@@ -135,7 +139,12 @@ impl ClientConnection {
                 state.written_bytes += bytes as u64;
                 state.blocked_since = Nanos::UNSET;
             }
-            None if !state.blocked_since.is_set() => state.blocked_since = self.clock.now(),
+            None if !state.blocked_since.is_set() => {
+                state.blocked_since = self.clock.now();
+                if !state.measured_since.is_set() {
+                    (state.measured_since, state.measured_from) = (state.blocked_since, state.written_bytes);
+                }
+            }
             None => {}
         }
     }
@@ -143,6 +152,7 @@ impl ClientConnection {
     /// The kernel has accepted everything that was handed to hyper.
     pub(crate) fn note_flushed(&self) {
         let mut state = self.lock();
+        state.measured_since = Nanos::UNSET;
         if state.unsent.is_empty() {
             return;
         }
@@ -158,11 +168,14 @@ impl ClientConnection {
     /// When the next timeout of this client expires if nothing happens, and its index in `TIMEOUTS`. None while the service works on a
     /// request.
     pub(crate) fn deadline(&self, clients: &ClientLimits) -> Option<(Nanos, usize)> {
-        let state = self.lock();
+        let mut state = self.lock();
+        let rate = state.rate_deadline(clients, &self.clock);
         if state.blocked_since.is_set() {
-            return Some((state.blocked_since + clients.unread_timeout, UNREAD));
+            let unread = (state.blocked_since + clients.unread_timeout, UNREAD);
+            return Some(rate.map_or(unread, |rate| unread.min(rate)));
         }
         match state.expected {
+            _ if rate.is_some() => rate,
             _ if state.is_serving => None,
             Expected::Request(since) => Some((since + clients.idle_timeout, IDLE)),
             Expected::Head(since) => Some((since + clients.head_timeout, HEAD)),
@@ -174,6 +187,22 @@ impl ClientConnection {
     }
 }
 
+impl State {
+    /// When the client must have read enough of its replies. An interval in which it did is followed by another one.
+    fn rate_deadline(&mut self, clients: &ClientLimits, clock: &Clock) -> Option<(Nanos, usize)> {
+        if !self.measured_since.is_set() {
+            return None;
+        }
+        let now = clock.now();
+        let read = (self.written_bytes - self.measured_from) as f64;
+        let is_over = now >= self.measured_since + clients.unread_timeout;
+        if is_over && read >= clients.reply_rate_min as f64 * clients.unread_timeout.as_secs_f64() {
+            (self.measured_since, self.measured_from) = (now, self.written_bytes);
+        }
+        Some((self.measured_since + clients.unread_timeout, RATE))
+    }
+}
+
 impl Drop for ClientConnection {
     /// Requests whose replies were not sent completely end as `ClientGone`.
     fn drop(&mut self) {
@@ -182,5 +211,42 @@ impl Drop for ClientConnection {
         for unsent in state.unsent.drain(..) {
             unsent.request.finish(&self.journal, now, 0, Some(Outcome::ClientGone));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observe::record_file::RecordSink;
+    use std::time::Duration;
+
+    const WINDOW: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn a_client_that_sips_a_reply_has_a_deadline_and_one_that_reads_it_has_another_interval() {
+        let (clock, manual) = Clock::manual(Nanos(1));
+        let journal = Arc::new(Journal::new(RecordSink::default()));
+        let client = ClientConnection::new(0, 1, Caller::default(), clock.clone(), journal);
+        let clients =
+            ClientLimits { unread_timeout: WINDOW, reply_rate_min: 100, ..crate::config::Config::default().clients };
+        client.request_began();
+        client.note_written(None);
+        let began = clock.now();
+        // Each second the client reads some bytes, and the kernel is full again.
+        let sip = |bytes: usize| {
+            for _ in 0..10 {
+                manual.advance(Duration::from_secs(1));
+                client.note_written(Some(bytes));
+                client.note_written(None);
+            }
+        };
+        sip(100);
+        assert_eq!(client.deadline(&clients), Some((clock.now() + WINDOW, UNREAD)), "it has read enough");
+        sip(99);
+        assert_eq!(client.deadline(&clients), Some((began + 2 * WINDOW, RATE)), "it has read too little");
+        assert!(began + 2 * WINDOW <= clock.now());
+        client.note_written(Some(1));
+        client.note_flushed();
+        assert_eq!(client.deadline(&clients), None, "the kernel has everything");
     }
 }

@@ -3,12 +3,13 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The timeouts of a client connection, as in the label `timeout`.
-pub(crate) const TIMEOUTS: [&str; 4] = ["idle", "head", "body", "unread"];
+pub(crate) const TIMEOUTS: [&str; 5] = ["idle", "head", "body", "unread", "rate"];
 /// Indices into [`TIMEOUTS`].
 pub(crate) const IDLE: usize = 0;
 pub(crate) const HEAD: usize = 1;
 pub(crate) const BODY: usize = 2;
 pub(crate) const UNREAD: usize = 3;
+pub(crate) const RATE: usize = 4;
 
 /// Counters of client connections.
 #[derive(Debug, Default)]

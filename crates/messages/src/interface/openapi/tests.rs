@@ -120,3 +120,12 @@ fn numbers_up_to_a_limit_as_an_expression() {
     assert_eq!(pattern.matches(r"\.[0-9]?[1-9])").count(), 4, "fractions of each unit: {pattern}");
     assert!(pattern.ends_with(r"|2|(0|1)\.[0-9]?[1-9])h)$"), "{pattern}");
 }
+
+#[test]
+fn the_example_of_a_lease_token_parses() {
+    let description = fresh(false);
+    let example = &description["paths"]["/v1/leases/{lease_token}/acknowledge"]["post"]["parameters"][0]["example"];
+    let token = crate::path::lease::LeaseToken::read(example.as_str().unwrap());
+    assert!(token.queue_id > 0 && token.id > 0, "{example}");
+    assert_eq!(token.to_string(), *example);
+}
