@@ -244,3 +244,34 @@ fn a_reader_that_pauses_for_longer_than_the_hand_over_gets_every_reply() {
     client.expect(one.repeat(200) + "END\r\n");
     assert_eq!(running.stop().unwrap().lost, 0);
 }
+
+/// A client that moves is in the mailbox of a thread for a moment. If the proxy stops then, the requests that it has read are
+/// still answered.
+#[test]
+fn clients_that_move_when_the_proxy_stops_get_every_reply() {
+    const CLIENTS: usize = 200;
+    const REQUESTS: usize = 100;
+    let servers = servers(2);
+    let narrow = || {
+        config(&servers, |config| {
+            config.client_window = 1;
+            config.pools[0].timeouts = Timeouts::all(Duration::from_secs(60));
+        })
+    };
+    for _ in 0..5 {
+        let mut running = start(narrow(), Clock::monotonic()).unwrap();
+        let address = running.address().unwrap();
+        let mut clients: Vec<Client> = (0..CLIENTS).map(|_| Client::connect(address)).collect();
+        // After the first reply, the proxy has read all requests of a client, because they came in one segment.
+        clients.iter_mut().for_each(|client| client.send("get none\r\n".repeat(REQUESTS)));
+        clients.iter_mut().for_each(|client| client.expect("END\r\n"));
+        let old = replace(&mut running, narrow());
+        let stopped = std::thread::spawn(move || (running.stop().unwrap(), old.stop().unwrap()));
+        for client in &mut clients {
+            client.expect("END\r\n".repeat(REQUESTS - 1));
+            client.expect_closed();
+        }
+        let (new, old) = stopped.join().unwrap();
+        assert_eq!((new.lost, old.lost, new.requests + old.requests), (0, 0, (CLIENTS * REQUESTS) as u64));
+    }
+}

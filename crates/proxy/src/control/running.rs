@@ -128,6 +128,9 @@ impl Running {
     /// # Errors
     /// When a thread failed or the records could not be completed.
     pub fn stop(self) -> Result<Totals, ProxyError> {
+        if !self.is_replaced {
+            self.newest_acceptor.end();
+        }
         // If this fails, the acceptor has ended already.
         let _ = self.accept_post.send_blocking(AcceptMessage::Stop);
         let accepted = joined(self.acceptor);

@@ -84,7 +84,10 @@ impl Acceptor {
             self.give_waiting();
             while let Some(message) = self.mailbox.take() {
                 match message {
-                    AcceptMessage::Stop => return Ok(()),
+                    AcceptMessage::Stop => {
+                        self.end();
+                        return Ok(());
+                    }
                     AcceptMessage::Retire(sender) => {
                         for mut listening in self.listeners.drain(..) {
                             listening.keep_file();
@@ -113,6 +116,15 @@ impl Acceptor {
                 *waiting = again.is_some();
                 pause = pause.max(again);
             }
+        }
+    }
+
+    /// Stops accepting, and gives the clients that wait to their loops, which have not been told to end yet.
+    fn end(&mut self) {
+        self.listeners.clear();
+        while self.loops.iter().any(|to| !to.waiting.is_empty()) {
+            std::thread::sleep(FULL_PAUSE);
+            self.give_waiting();
         }
     }
 

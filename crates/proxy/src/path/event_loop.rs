@@ -63,8 +63,8 @@ pub(crate) struct EventLoop {
     next_memory_look: Nanos,
     /// The acceptor of the new configuration, while clients move there.
     successor: Option<NewestAcceptor>,
-    /// Clients on their way to that acceptor, whose mailbox was full.
-    moving: VecDeque<AcceptMessage>,
+    /// Clients on their way to that acceptor, with their numbers.
+    moving: VecDeque<(u32, AcceptMessage)>,
 }
 
 impl EventLoop {
@@ -264,8 +264,7 @@ impl EventLoop {
     fn add_client(&mut self, mut connection: Connection, number: u32, permit: Option<Permit>) {
         let entry = self.sessions.vacant_entry();
         let slot = entry.key();
-        let is_welcome = self.draining.is_none();
-        if is_welcome && self.poller.add(&mut connection, Token(FIRST_SESSION + slot)).is_ok() {
+        if self.poller.add(&mut connection, Token(FIRST_SESSION + slot)).is_ok() {
             if connection.is_handshaking() {
                 self.handshakes.push_back((self.core.turn + self.core.settings.handshake_timeout, slot, number));
             }
@@ -281,6 +280,9 @@ impl EventLoop {
             }
             self.touched.push(slot);
             self.core.journal.counters.clients_accepted.add(1);
+            if self.draining.is_some() {
+                self.stop_reading(slot);
+            }
         } else {
             self.clients_open.fetch_sub(1, Ordering::Relaxed);
         }
@@ -290,12 +292,15 @@ impl EventLoop {
         self.draining = Some(limits);
         self.core.progressed = self.core.turn;
         let slots: Vec<usize> = self.sessions.iter().map(|(slot, _)| slot).collect();
-        for slot in slots {
-            self.receive(slot);
-            if let Some(session) = self.sessions.get_mut(slot) {
-                session.stop_reading(&mut self.core);
-                self.touched.push(slot);
-            }
+        slots.into_iter().for_each(|slot| self.stop_reading(slot));
+    }
+
+    /// Reads from a client for the last time. The requests that have arrived are still answered.
+    fn stop_reading(&mut self, slot: usize) {
+        self.receive(slot);
+        if let Some(session) = self.sessions.get_mut(slot) {
+            session.stop_reading(&mut self.core);
+            self.touched.push(slot);
         }
     }
 
@@ -424,21 +429,38 @@ impl EventLoop {
     fn hand_to_successor(&mut self, slot: usize) {
         let session = self.sessions.remove(slot);
         self.core.jobs.clients.close(session.reference());
+        let number = session.number();
         let mut connection = session.into_connection();
         match self.poller.remove(&mut connection) {
-            Ok(()) => self.moving.push_back(AcceptMessage::Adopt(Box::new(connection))),
+            Ok(()) => self.moving.push_back((number, AcceptMessage::Adopt(Box::new(connection)))),
             Err(_) => _ = self.clients_open.fetch_sub(1, Ordering::Relaxed),
         }
     }
 
-    /// Sends the clients that move to the new acceptor. Those for which its mailbox has no room wait for the next turn.
+    /// Sends the clients that move to the new acceptor. Those for which its mailbox has no room wait for the next turn. If the
+    /// acceptor has ended, the whole process ends. Then the clients stay, so that they receive their last replies.
     fn send_moving(&mut self) {
         let Some(successor) = &self.successor else { return };
-        while let Some(message) = self.moving.pop_front() {
+        while let Some((number, message)) = self.moving.pop_front() {
             match successor.try_send(message) {
-                Err(Refused::Full(message)) => return self.moving.push_front(message),
-                // The whole process ends, and such a client waits for no reply.
-                Ok(()) | Err(Refused::Ended(_)) => _ = self.clients_open.fetch_sub(1, Ordering::Relaxed),
+                Ok(()) => _ = self.clients_open.fetch_sub(1, Ordering::Relaxed),
+                Err(Refused::Full(message)) => return self.moving.push_front((number, message)),
+                Err(Refused::Ended(message)) => {
+                    self.moving.push_front((number, message));
+                    return self.stay();
+                }
+            }
+        }
+    }
+
+    /// Moves no more clients.
+    fn stay(&mut self) {
+        self.successor = None;
+        self.core.settings.is_moving = false;
+        self.core.jobs.clients.notes_idle = false;
+        for (number, message) in std::mem::take(&mut self.moving) {
+            if let AcceptMessage::Adopt(connection) = message {
+                self.add_client(*connection, number, None);
             }
         }
     }

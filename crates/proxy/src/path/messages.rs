@@ -6,7 +6,7 @@ use clock::Nanos;
 use net::{Connection, Endpoint, Inherited, Post, Refused};
 use std::io;
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// A message to the acceptor.
@@ -46,23 +46,36 @@ pub(crate) struct DrainLimits {
     pub(crate) patience: Duration,
 }
 
-/// The acceptor of the newest configuration of this process. A client that moves late skips the configurations between.
+/// The acceptor of the newest configuration of this process, until it ends. A client that moves late skips the configurations
+/// between.
 #[derive(Clone, Debug)]
-pub(crate) struct NewestAcceptor(Arc<Mutex<Post<AcceptMessage>>>);
+pub(crate) struct NewestAcceptor(Arc<Mutex<Option<Post<AcceptMessage>>>>);
 
 impl NewestAcceptor {
     /// The acceptor of the first configuration.
     pub(crate) fn new(post: Post<AcceptMessage>) -> NewestAcceptor {
-        NewestAcceptor(Arc::new(Mutex::new(post)))
+        NewestAcceptor(Arc::new(Mutex::new(Some(post))))
     }
 
     /// Replaces it, for all configurations.
     pub(crate) fn replace(&self, post: Post<AcceptMessage>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = post;
+        *self.lock() = Some(post);
+    }
+
+    /// Records that it ends. Every client that was given to it before is in its mailbox now, and no other one follows.
+    pub(crate) fn end(&self) {
+        *self.lock() = None;
     }
 
     /// Sends a message. Returns it if there is no room now, or if the acceptor has ended.
     pub(crate) fn try_send(&self, message: AcceptMessage) -> Result<(), Refused<AcceptMessage>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).try_send(message)
+        match self.lock().as_ref() {
+            Some(post) => post.try_send(message),
+            None => Err(Refused::Ended(message)),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Post<AcceptMessage>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
