@@ -18,7 +18,7 @@ from fault_policies import REPLY_TIMEOUT_S, Policy
 # How long a reply may take. A longer wait counts as a lost reply.
 PATIENCE_S = 25.0
 THINK_S = 0.01
-# A process that has handed over closes its clients after 30 s; a writer on a busy machine leaves in time.
+# A process that has handed over closes its clients after 30 s. A writer reconnects sooner, even on a busy machine.
 STAYS_S = 10.0
 KEYS = 6
 # More than the proxy sends as one request.
@@ -268,7 +268,7 @@ class Writer(threading.Thread):
         self.ended(line, b"VA ", b"EN")
 
     def meta_write(self, key: str) -> None:
-        """Write a key with `ms` and one of its forms."""
+        """Write a key with `ms` and the flags of one of its forms."""
         form, flags = self.source.choice(MS_FORMS)
         if form == MS_CAS:
             token = self.token_of(key)
@@ -359,14 +359,14 @@ OTHERS = {
     "version": (b"version\r\n", (b"VERSION ",)),
     "verbosity": (b"verbosity 1\r\n", (b"OK",)),
 }
-# The same for forms of a command.
+# Requests and possible replies of forms of commands.
 MA_REPLIES = (b"VA ", b"NF", b"CLIENT_ERROR cannot")
 FORMS = {
     "ms with a mode": (b"ms KEY 1 MA T60\r\n1\r\n", (b"HD", b"NS")),
     "ma that decrements": (b"ma KEY MD D2 v\r\n", MA_REPLIES),
     "ma that creates the value": (b"ma KEY N60 J7 D2 v\r\n", MA_REPLIES),
 }
-# Forms of `ms` for keys whose values are checked: an event, if it has a name, and flags.
+# Forms of `ms` for keys whose values are checked: the name of the event, which can be empty, and the flags.
 EXPIRED = " T-1"
 MS_CAS = "ms with a cas token"
 MS_FORMS = (

@@ -28,7 +28,7 @@ class Process:
 
     def __init__(self, arguments: list[str]):
         command = [str(WAYSTAGE), "proxy", *arguments]
-        # Each reload starts threads. With a heap for each of them, the resident memory would be that of glibc's heaps.
+        # Each reload starts threads. If glibc gave each of them a heap, the heaps would dominate the resident memory.
         self.process = subprocess.Popen(
             command,
             stdout=subprocess.PIPE,

@@ -80,7 +80,7 @@ def load_command(port: int, seconds: float, summary: Path) -> list[str]:
 def start_load(proxy: Proxy, seconds: float, folder: Path) -> subprocess.Popen[bytes]:
     """Start the load generator, and wait until it has stored every key and reads.
 
-    It ends if one of these stores fails, as on a busy machine. Then it starts again.
+    The load generator exits if one of these stores fails, for example on a busy machine. It is then started again.
     """
     command = load_command(proxy.ports.proxy, seconds, folder / "load.json")
     deadline = time.monotonic() + PREFILL_S
@@ -251,7 +251,7 @@ def run(seconds: float, seed: int, folder: Path, policies: tuple[Policy, ...] = 
 
 
 def ejections(reports: list[Report]) -> int:
-    """Count how often the proxies took a server out; a short run of one policy may draw no fault that lasts."""
+    """Count the ejections of servers; a short run of one policy may draw no fault that is long enough for one."""
     return sum(report.proxy.get("ejections", 0) for report in reports)
 
 
@@ -277,7 +277,7 @@ def main() -> None:
     for report in reports:
         print("\n".join(lines(report)))
     if not ejections(reports):
-        sys.exit("no proxy took a server out: give more seconds")
+        sys.exit("no proxy ejected a server; give more seconds")
     sys.exit(any(report.broken for report in reports))
 
 

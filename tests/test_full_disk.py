@@ -1,4 +1,4 @@
-"""A proxy whose records cannot be written reports that at once, and serves on."""
+"""A proxy whose records cannot be written reports that at once and continues to serve."""
 
 import re
 import signal
@@ -8,8 +8,8 @@ import subprocess
 from programs import WAYSTAGE, connect, free_ports
 from test_reload import PATIENCE_S, Lines, ask
 
-# Stands for a full disk: a longer file cannot be written.
-# The signal stays ignored, so that writing fails.
+# A limit on the length of files has the same effect as a full disk.
+# SIGXFSZ stays ignored, so that the write fails instead of killing the process.
 SHELL = 'trap \'\' XFSZ; ulimit -f 100; exec "$0" "$@"'
 ROUNDS, REQUESTS = 100, 200
 

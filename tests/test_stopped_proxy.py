@@ -1,4 +1,4 @@
-"""A proxy that was stopped, as when its machine is suspended, closes no client that has sent something since."""
+"""A proxy that was stopped, as when its machine is suspended, closes no client that sent something meanwhile."""
 
 import os
 import signal

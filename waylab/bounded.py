@@ -104,7 +104,7 @@ def read_csv(path: Path) -> list[dict[str, str]]:
 
     Raises:
         FileNotFoundError: when there is no such file.
-        UnreadableError: when it cannot be read, is no CSV, too large, or a row has another number of columns.
+        UnreadableError: when it cannot be read, is not CSV or is too large, or when a row has not one value per column.
     """
     lines = csv.reader(read_text(path, CSV_BYTES_MAX).splitlines(keepends=True))
     rows: list[dict[str, str]] = []
@@ -113,7 +113,7 @@ def read_csv(path: Path) -> list[dict[str, str]]:
         for row in lines:
             if len(row) != len(columns):
                 raise UnreadableError(
-                    f"line {lines.line_num}: has {len(row)} columns, the heading {len(columns)}"
+                    f"line {lines.line_num}: has {len(row)} columns, but the heading has {len(columns)}"
                 )
             if len(rows) * len(columns) >= CSV_VALUES_MAX:
                 raise UnreadableError(f"has more than {CSV_VALUES_MAX:,} values".replace(",", " "))

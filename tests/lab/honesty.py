@@ -301,7 +301,7 @@ _COUNTED = re.compile(r"^(.+, .+|load .+): (\d+) of (\d+) given, (\d+) covered$"
 
 
 def simulator_table() -> str:
-    """All rows of the simulator's intervals, which the Rust tests of the crate measure."""
+    """Return the table of the simulator's intervals, whose coverage the Rust tests of the crate `simulate` measure."""
     settings = os.environ | {
         "WAYSTAGE_HONESTY": os.environ.get("WAYSTAGE_HONESTY", "1000"),
         "WAYSTAGE_LOADS": SIMULATED_LOADS,
@@ -313,7 +313,7 @@ def simulator_table() -> str:
         found = subprocess.run(command, cwd=ROOT, env=settings, capture_output=True, text=True, check=False)
         if not _COUNTED.search(found.stdout):
             raise RuntimeError(found.stderr or found.stdout)
-        # The counts of a load grow: the last line has all campaigns.
+        # Each line of a load includes the campaigns of the lines before, so the last line replaces them.
         for what, given, campaigns, covered in _COUNTED.findall(found.stdout):
             counted[what] = (int(campaigns), int(given), int(covered))
     lines = ["| campaigns | M/M/1, and its limit of saturation | given | covered |", "|---|---|---|---|"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 CAMPAIGNS = int(os.environ.get("WAYSTAGE_HONESTY", "1000"))
-# In the tests, slow scenarios run fewer campaigns, so their acceptance band is wider. Longer runs give them a thousand.
+# In the tests, slow scenarios run fewer campaigns, so their acceptance band is wider. Longer runs have 1000 or more.
 SLOW = max(CAMPAIGNS // 5, 1000 if CAMPAIGNS > 1000 else 1)
 # The band of what may happen in at most 5 % of the campaigns.
 FLAGGED = {"low": None, "high": 0.05 + 2 * math.sqrt(0.05 * 0.95 / 1000)}

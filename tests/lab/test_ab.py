@@ -133,13 +133,13 @@ def test_a_version_that_fails_more_often_cannot_be_no_worse(baseline, candidate,
 
 
 def test_a_version_without_trials_of_a_configuration_cannot_be_no_worse():
-    """The other configurations show nothing about it, whatever the reason is."""
+    """The other configurations say nothing about a missing one, whatever the reason is."""
     found = why_not_no_worse(trials_of("a"), trials_of("b", configurations=("4",)))
     assert found == "no trial of the candidate was used for clients=16"
 
 
 def test_a_version_that_crashes_is_not_called_no_worse(spec, measured, capsys):
-    """The trials that it survives show a gain. Before, the exit code was 0."""
+    """The remaining trials of the candidate show a gain. Before, the exit code was 0."""
     spec.write_text(SMALL)
     measured(
         1.1, lost=lambda planned: CRASH if planned.levels["version"] == "b" and planned.block == 3 else None
@@ -153,7 +153,7 @@ def test_a_version_that_crashes_is_not_called_no_worse(spec, measured, capsys):
 
 
 def test_a_stopped_run_resumes_and_has_a_verdict(spec, measured, monkeypatch, capsys):
-    """`waylab run --resume`, which it advised before, wrote a report without a verdict and exit code."""
+    """Before, the message advised `waylab run --resume`, which gives no verdict and no exit code for it."""
 
     def stopped(*_):
         raise InterruptedRunError("stopped; continue with: waylab run --resume X")
@@ -178,7 +178,7 @@ def test_a_stopped_run_resumes_and_has_a_verdict(spec, measured, monkeypatch, ca
     assert main(["ab"]) == 2
     changed(directory / "run.json", lambda run: run["spec"].update(compare=[]))
     assert main(["ab", "--resume", str(directory)]) == 2
-    assert "is no run of waylab ab" in capsys.readouterr().err
+    assert "is not a run of waylab ab" in capsys.readouterr().err
 
 
 def test_noise_is_undecided(spec, measured):

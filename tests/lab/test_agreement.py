@@ -226,11 +226,11 @@ RANGES = {
         lambda load: load.update(measure_from_clock_ns=-1),
         "measure_from_clock_ns: Expected",
     ),
-    "a clock without end": (
+    "a huge clock": (
         lambda load: load.update(measure_to_clock_ns=10**400),
         "Expected `int` <= 4611686018427387904",
     ),
-    "requests without end": (
+    "a huge number of requests": (
         lambda load: load["totals"].update(requests=10**400),
         "Expected `int` <= 4611686018427387904",
     ),
@@ -249,7 +249,7 @@ RANGES = {
     ),
     "seconds of another run": (
         lambda load: load["seconds"].extend(load["seconds"] * 99),
-        "300 seconds in a load of",
+        "the load file has 300 seconds, but",
     ),
     "many histograms": (
         lambda load: load["seconds"][1].update(histograms={str(name): "" for name in range(99)}),
@@ -260,7 +260,7 @@ RANGES = {
 
 @pytest.mark.parametrize("name", RANGES)
 def test_a_number_out_of_range_is_a_reason_of_the_trial(run_folder, name):
-    """Negative counts passed the gates, and huge ones were tracebacks."""
+    """Before, negative counts passed the gates, and huge ones caused tracebacks."""
     forge, words = RANGES[name]
     changed(trial_of(run_folder)[1] / paths.LOAD, forge)
     trial = result_of(run_folder)
@@ -270,7 +270,7 @@ def test_a_number_out_of_range_is_a_reason_of_the_trial(run_folder, name):
 
 TELEMETRY = {
     "cut off": lambda text: text[:-20],
-    "a clock without end": lambda text: text.replace("\n5", "\n" + "9" * 400, 1),
+    "a huge clock": lambda text: text.replace("\n5", "\n" + "9" * 400, 1),
     "not a number": lambda text: re.sub(r",\d+\.\d+", ",nan", text, count=1),
     "infinity": lambda text: re.sub(r",\d+\.\d+", ",inf", text, count=1),
     "a zero byte": lambda text: text.replace(",", ",\0", 9),
@@ -291,7 +291,7 @@ def test_damaged_telemetry_is_a_reason_of_the_trial(run_folder, name, file):
 
 
 def histogram_of(counts, digits=3, lowest=1, highest=3_600_000_000_000):
-    """A histogram as text, whose header may announce anything."""
+    """Return a histogram as text, with any digits and range in its header."""
     inner = struct.pack(">IIIIQQd", 0x1C849303 | 0x10, len(counts), 0, digits, lowest, highest, 1.0) + counts
     deflated = zlib.compress(inner)
     return base64.b64encode(struct.pack(">II", 0x1C849304 | 0x10, len(deflated)) + deflated).decode()
@@ -300,8 +300,8 @@ def histogram_of(counts, digits=3, lowest=1, highest=3_600_000_000_000):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (histogram_of(b"\x02", digits=5, highest=(1 << 63) - 1), "announces 5 digits"),
-        (histogram_of(b"\x02", highest=(1 << 64) - 1), "announces 3 digits from 1 to 18446744073709551615"),
+        (histogram_of(b"\x02", digits=5, highest=(1 << 63) - 1), "declares 5 digits"),
+        (histogram_of(b"\x02", highest=(1 << 64) - 1), "declares 3 digits from 1 to 18446744073709551615"),
         (histogram_of(b"\x02", lowest=0), "from 0 to"),
         (histogram_of(bytes(1 << 26)), "it is longer than"),
         (base64.b64encode(b"short").decode(), "cannot be decoded"),
@@ -309,7 +309,7 @@ def histogram_of(counts, digits=3, lowest=1, highest=3_600_000_000_000):
     ],
 )
 def test_a_histogram_that_announces_too_much_is_refused_before_memory_is_taken(text, words):
-    """A header of 40 bytes took 64 MB for each histogram; a megabyte of deflated zeros would take a gigabyte."""
+    """Before, a header of 40 bytes allocated 64 MB; a megabyte of deflated zeros would allocate a gigabyte."""
     with pytest.raises(LabError, match=re.escape(words)):
         histograms.decode(text, "load.json")
     assert histograms.decode(histogram_of(b"\x02"), "load.json").get_total_count() == 1

@@ -84,7 +84,7 @@ def test_no_text_no_file_and_no_number(tmp_path):
     ("content", "words"),
     [
         (b"clock_ns,idle_s\n" + b"1,2\n" * (bounded.CSV_BYTES_MAX // 4), "is larger than 67 108 864 bytes"),
-        (b"clock_ns,idle_s\n1,2\n3\n", "line 3: has 1 columns, the heading 2"),
+        (b"clock_ns,idle_s\n1,2\n3\n", "line 3: has 1 columns, but the heading has 2"),
         (b"clock_ns,idle_s\n1,\xff\n", "is not a text in UTF-8"),
         (b"clock_ns,idle_s\n1," + b"9" * 200_000, "line 2: is not CSV: field larger than field limit"),
     ],

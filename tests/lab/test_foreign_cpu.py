@@ -55,7 +55,7 @@ RECORDED = {
         5.0,
         0.5,
     ),
-    "a stranger that sleeps at every tick, and so appears in the idle time alone": (
+    "another program that sleeps at every tick, so that only the idle time shows it": (
         "cpu  1000 0 500 80000 300 0 100 20 0 0",
         "cpu  1000 0 500 80500 300 0 100 20 0 0",
         0.0,
@@ -91,7 +91,7 @@ def between(tmp_path, monkeypatch, before: str, after: str) -> MachineUse:
 
 
 def use(capacity_s: float = CAPACITY_S, **spent: float) -> MachineUse:
-    """What a machine did; nothing but what is given."""
+    """Return the use of a machine; values that are not given are 0."""
     nothing = dict.fromkeys(("user_s", "system_s", "interrupt_s", "idle_s", "steal_s"), 0.0)
     return MachineUse(**(nothing | spent), capacity_s=capacity_s, network_sent_bytes=0.0)
 
@@ -155,7 +155,7 @@ def spent_by(pid: int) -> float:
 
 
 def cpuacct_s() -> float:
-    """CPU time of all processes, which the scheduler measures, where the kernel has the first version of cgroups."""
+    """Return the CPU time of all processes as the scheduler measures it; needs the first version of cgroups."""
     path = Path("/sys/fs/cgroup/cpuacct/cpuacct.usage")
     return int(path.read_text()) * 1e-9 if path.is_file() else 0.0
 
@@ -206,7 +206,7 @@ def test_a_report_never_says_that_loosened_gates_were_passed_as_they_are(spec_pa
 
 
 def test_the_line_between_two_samples_is_uncertain():
-    """The machine's time is too low where the load begins between two samples; a short window is not uncertain."""
+    """The machine's time is too low if the load begins between two samples; only that raises the tolerance."""
     host = use(capacity_s=2.0, user_s=0.8, idle_s=0.9)
     assert foreign_share(host, 1.1, APART) == 0.0
     assert foreign_share(host, 1.2, APART) == pytest.approx(-0.05)

@@ -160,7 +160,7 @@ def test_the_log_of_pgbench_becomes_a_summary(tmp_path):
             load=Load(clients=2, warm_up_s=1.0, test_time_s=2.0, operations="d15"),
         )
     ).trials[0]
-    # Now, because CLOCK_MONOTONIC is negative before the start of the machine.
+    # Times from now on, because CLOCK_MONOTONIC would be negative for times before the machine started.
     lines, start_us = [], time.time_ns() // 10**9 * 10**6
     for step in range(1, 2001):
         for client in range(2):

@@ -245,7 +245,7 @@ def test_trials_and_blocks_are_defined_before_they_are_used(reported):
     )
     assert "3 blocks of 4 trials" in text
     assert defined < text.index("Hypothesis: ") and defined < text.index("Every mean is over 3 blocks")
-    # The figures have thin lines for intervals; bars are something else.
+    # The text must call the intervals thin lines, because the figures have no error bars.
     assert "thin lines through the marks" in text.lower() and "bars are 95" not in text.lower()
 
 

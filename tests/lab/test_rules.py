@@ -191,7 +191,7 @@ def test_an_undecided_rule_names_the_limit_and_a_refuted_one_the_side(tmp_path):
 
 
 def test_an_interval_beyond_the_limit_is_not_said_to_contain_it(tmp_path):
-    """Adjusted for ten rules, a refutation that stands alone may become undecided; the sentence says why."""
+    """A rule that is refuted alone may be undecided among ten rules; the sentence gives the reason."""
     trials = made_trials(blocks=6, spread=0.02)
     (alone,) = decided(tmp_path, RATIO + "above = 1.03", trials)
     limit = f"above = {alone.low - 1e-4}"
@@ -304,7 +304,7 @@ def test_the_interval_of_a_median_is_that_of_the_order_statistics():
 
 
 def test_a_block_without_a_configuration_does_not_change_a_value(tmp_path):
-    """Its mean would be over other configurations: here 2.2 times the value of a complete block."""
+    """The mean of an incomplete block is over fewer configurations: here 2.2 times that of a complete block."""
     rule = '[[refuted_by]]\nmetric = "throughput_per_s"\nof = { replicas = 1 }\nabove = 3500\n'
     trials = made_trials(blocks=5)
     whole = [trial for trial in trials if trial.block not in (2, 4)]

@@ -183,7 +183,7 @@ def test_only_one_lab_uses_a_run_folder_at_a_time(quick_spec, tmp_path):
 
 
 def test_a_disk_without_any_room_prints_one_line(quick_spec, tmp_path):
-    """The copy of the specification is the first file; its error was a traceback."""
+    """The copy of the specification is the first file. Before, an error there was a traceback."""
     command = [sys.executable, "-m", "waylab", "run", str(quick_spec), "--results", str(tmp_path / "results")]
     limit = (0, resource.getrlimit(resource.RLIMIT_FSIZE)[1])
     full = subprocess.run(
@@ -205,7 +205,7 @@ def test_a_parent_of_run_folders_that_leads_nowhere_is_named(quick_spec, tmp_pat
 
 
 def test_a_program_that_is_replaced_ends_the_run(quick_spec, tmp_path, fake):
-    """The trials of one side would be of two versions, under the hash of the first."""
+    """Otherwise the trials of one side would be of two versions, recorded with the hash of the first."""
     campaign = create_run(quick_spec, tmp_path / "results")
     other = fake.with_name("new")
     other.write_text(fake.read_text() + "# newer\n")

@@ -101,7 +101,7 @@ def test_runs_that_differ_among_themselves_are_inconclusive(make):
 def test_runs_that_cannot_be_compared_raise_one_line(make, capsys):
     old = make("old")
     copy = shutil.copytree(old, old.parent / "copy")
-    # Another name and another time make no other measurement.
+    # A copy with another name and time is still the same measurement.
     changed(copy / "run.json", lambda run: run.update(name="later", created_unix_s=2.0))
     other = make("other", spec=SPEC.replace("test_time_s = 2.0", "test_time_s = 2.5"))
     for arguments, words in (

@@ -57,5 +57,5 @@ def test_an_axis_is_logarithmic_from_a_decade_on_and_says_so():
     assert linear["title"] == "time (ms)" and linear["scale"]["zero"]
     wide = quantity_axis("y:Q", "time", "ms", [{"y": 1.0}, {"y": 11.0}], "y").to_dict()
     assert wide["title"] == f"time (ms, {LOG})" and wide["scale"]["type"] == "log"
-    # Zero and negative values have no place on a logarithm.
+    # Zero and negative values cannot be shown on a logarithmic axis.
     assert quantity_axis("y:Q", "time", "ms", [{"y": 0.0}, {"y": 11.0}], "y").to_dict()["scale"]["zero"]

@@ -35,7 +35,8 @@ SERVICES = 3
 # Before the first kill, and between the last one and the end.
 CALM_START_S = 1.0
 CALM_END_S = 2.0
-# Between two kills. The second of every four kills is PostgreSQL's: on a slow machine, a short run has no fourth kill.
+# Pause between two kills. The second of every four kills hits PostgreSQL, because a short run on a slow machine has
+# fewer than four.
 PAUSE_S = (0.5, 2.5)
 POSTGRES_EVERY = 4
 # How long a killed service stays away.

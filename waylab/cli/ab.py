@@ -54,14 +54,14 @@ def _resumed(arguments: argparse.Namespace) -> tuple[Campaign, tuple[str, str]]:
     ]
     if extra:
         option = "a specification" if extra[0] == "spec" else f"--{extra[0].replace('_', '-')}"
-        raise LabError(f"ab: --resume continues a run as it was started; leave out {option}")
+        raise LabError(f"ab: --resume continues a run with its own settings; leave out {option}")
     run = read_run(arguments.resume, whole=True)
     levels = {
         level.label: level for factor in run.spec.factors if factor.name == FACTOR for level in factor.levels
     }
     if set(levels) != {A, B} or not any(one.factor == FACTOR for one in run.spec.compare):
         raise LabError(
-            f"ab: {arguments.resume} is no run of waylab ab; continue it with: waylab run --resume"
+            f"ab: {arguments.resume} is not a run of waylab ab; continue it with: waylab run --resume"
         )
     first, second = (given_by(levels[name].settings) for name in (A, B))
     return resume_run(arguments.resume), (first, second)

@@ -213,9 +213,9 @@ class Client:
         return _one(self._poll(f"{_queue(queue)}/messages:receive", parameters, wait_s))
 
     def acknowledge(self, lease_token: str) -> None:
-        """Delete a message that has been processed. `ProblemError` of type `lease-expired` if another client has it.
+        """Delete a processed message. Raises `ProblemError` of type `lease-expired` if another client has the message.
 
-        A repeated acknowledgement succeeds, so the request is retried also if its outcome is unknown.
+        A repeated acknowledgement succeeds, so the request is retried even if its outcome is unknown.
         """
         self._request("POST", f"/v1/leases/{_quoted(lease_token)}/acknowledge")
 

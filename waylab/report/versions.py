@@ -45,7 +45,7 @@ def show_comparison(content: RunComparison, console: Console) -> None:
 
 
 def _withheld(content: RunComparison) -> str:
-    """Say why the verdict is not "no worse" although the metrics alone would show it."""
+    """Return why the verdict is not "no worse" although the metrics alone would give it."""
     return f": cannot be called no worse, because {plain(content.withheld)}" if content.withheld else ""
 
 

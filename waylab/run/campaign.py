@@ -190,13 +190,13 @@ class Campaign:
                 return
 
     def _require_programs(self) -> None:
-        """Raise LabError if a program was replaced since the run began: a side would be two versions."""
+        """Raise LabError if a program was replaced since the run began, because its trials would be of two versions."""
         now = self._programs.stamps()
         for path, stamp in self._stamps.items():
             if now[path] != stamp:
                 raise LabError(
                     f"{path}: was replaced during the run, so its trials are of two versions; "
-                    "start a new run, with a copy of the program that nobody replaces"
+                    "start a new run with a copy of the program that stays unchanged"
                 )
 
 

@@ -31,12 +31,12 @@ def share_text(value: float | None) -> str:
     return f"{100 * value:.0f} %" if abs(value) >= 0.01 or not value else f"{100 * value:.2g} %"
 
 
-# The ends of names of settings that are units.
+# The units that names of settings can end with.
 _UNITS = ("ns", "us", "ms", "s", "bytes")
 
 
 def level_text(factor: str, label: str) -> str:
-    """Write a level as a person says it: `1 replica`, `128 clients`, `dispatch shared`, `think time 2 s`."""
+    """Write a level in words: `1 replica`, `128 clients`, `dispatch shared`, `think time 2 s`."""
     return labels_text(factor, [label])
 
 

@@ -50,7 +50,7 @@ def read_rules(content: object, factors: tuple[Factor, ...]) -> tuple[Rule, ...]
 
 
 def _check_contradictions(rules: list[Rule]) -> None:
-    """Refuse two rules about one quantity of which every value refutes at least one."""
+    """Refuse two rules about one quantity if every value refutes at least one of them."""
     for index, one in enumerate(rules):
         for place, other in enumerate(rules):
             quantities = [(rule.metric, rule.model, rule.of, rule.to) for rule in (one, other)]
@@ -108,7 +108,7 @@ def _check_model(rule: Rule, where: str) -> None:
 
 
 def _check_share(rule: Rule, where: str) -> None:
-    """Check a rule about the trials as such, which are counted over the whole run."""
+    """Check a rule about the share of trials, which is counted over the whole run."""
     if rule.of:
         raise ValueError(f"{where}.of: must be left out, because {rule.metric} is the share of all trials")
     if rule.above is not None and rule.above >= 1:

@@ -22,7 +22,7 @@ def facts(content: Analysis, limits: GateLimits) -> list[str]:
     sentences += factorial_facts(content.factorial)
     for comparison in content.comparisons:
         sentences += _judged(comparison)
-        # Those of effects are in `answer`.
+        # The comparisons of effects are in `answer`.
         sentences += [f"{comparison.verdict_text}{_missing(comparison)}"] * (comparison.role != "effect")
         sentences += _strata(comparison)
     return sentences + published_facts(content.published)

@@ -71,7 +71,7 @@ def _course(axes: Axes, used: Sequence[Configuration]) -> str:
 
 
 def _sentences(parts: Sequence[str]) -> str:
-    """Join clauses to sentences; the first one continues what stands before it."""
+    """Join clauses to sentences; the first one continues the preceding text."""
     first, *rest = parts
     return " ".join([f"{first}.", *(f"{part[0].upper()}{part[1:]}." for part in rest)])
 

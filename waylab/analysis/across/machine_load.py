@@ -1,4 +1,4 @@
-"""How busy the machine was with something else while the trials ran: other programs, and other virtual machines."""
+"""CPU time that other programs and other virtual machines used during the trials."""
 
 from collections.abc import Sequence
 from statistics import fmean
@@ -6,7 +6,7 @@ from statistics import fmean
 from waylab.analysis.trial.numbers import TrialResult
 from waylab.runfolder.words import share_text
 
-# From these shares of the machine on, a mean over all trials is worth a warning.
+# The report has a warning if the mean share over all trials is at least this.
 FOREIGN_MIN = 0.1
 STEAL_MIN = 0.1
 

@@ -1,4 +1,4 @@
-"""The words of rules and contrasts: what a rule claims, what was measured, and what follows from it."""
+"""Writes rules and contrasts in words: the claim, the measured number and the conclusion."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -33,7 +33,7 @@ def _levels_of(factor: str, labels: Sequence[str]) -> str:
 
 
 def claim_text(rule: RefutationRule) -> str:
-    """Return what the hypothesis claims: the opposite of what the rule says refutes it."""
+    """Return the claim of the hypothesis, which is the opposite of the condition of the rule that refutes it."""
     metric, of = metric_words(rule.metric), rule_levels(rule.of)
     within = _within(rule)
     if rule.kind == "effect":
@@ -58,7 +58,7 @@ def _within(rule: RefutationRule) -> str:
 
 
 def conclusion_text(rule: RefutationRule, verdict: str, low: float, high: float) -> str:
-    """Say where the interval of the measured quantity lies beside the limits of a rule, and what that decides."""
+    """State where the interval of the measured quantity lies relative to the limits of a rule, and the conclusion."""
     show = shown(rule)
     limits = [limit for limit in (rule.below, rule.above) if limit is not None]
     inside = [limit for limit in limits if low <= limit <= high]
@@ -70,15 +70,13 @@ def conclusion_text(rule: RefutationRule, verdict: str, low: float, high: float)
     if verdict == NOT_REFUTED:
         return "The whole interval agrees with the claim"
     if verdict == REFUTED:
-        return f"The whole interval is {beyond}" if beyond else "A test at 2.5 % refutes the claim"
+        return f"The whole interval is {beyond}" if beyond else "A test at the 2.5 % level refutes the claim"
     if inside:
         listed = joined(show(limit) for limit in inside)
         return f"The interval contains the limit {listed}, so the true value may be on either side of it"
     if beyond:
-        return (
-            f"The interval is {beyond}, but that is not enough for one of several rules (Holm's adjustment)"
-        )
-    return "A test at 2.5 % does not decide"
+        return f"The interval is {beyond}, but the evidence is too weak after Holm's adjustment for several rules"
+    return "A test at the 2.5 % level does not decide"
 
 
 def shown(rule: RefutationRule) -> Callable[[float], str]:

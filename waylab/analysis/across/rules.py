@@ -73,7 +73,7 @@ def _judged(rule: RefutationRule, found: Quantity, p: float | None) -> RuleResul
 
 
 def _said(rule: RefutationRule, found: Quantity, verdict: str) -> str:
-    """State verdict and claim, then the measured number, then how it decides."""
+    """State verdict and claim, then the measured number, then the conclusion."""
     said = f"{verdict.capitalize()}: {claim_text(rule)}."
     said += f" Measured: {found.words}." if found.words else ""
     if found.low is not None and found.high is not None:
@@ -110,8 +110,8 @@ def _value(rule: RefutationRule, trials: Trials) -> Quantity:
             blocks.setdefault(trial.block, {})[trial.configuration] = math.log(value)
             others.append({name: label for name, label in trial.levels.items() if name not in rule.of})
     if not blocks:
-        return Quantity("", None, reason="no trial that was used has it")
-    # The mean of a block that lacks a configuration would be about something else.
+        return Quantity("", None, reason="no used trial has this metric")
+    # A block that lacks a configuration is left out, because its mean would be over fewer configurations.
     every = set().union(*blocks.values())
     logs = [math.fsum(found.values()) / len(every) for found in blocks.values() if len(found) == len(every)]
     if not logs:
@@ -125,7 +125,7 @@ def _value(rule: RefutationRule, trials: Trials) -> Quantity:
 def _tested(
     rule: RefutationRule, contrast: Contrast, blocks: int, words: tuple[str, str], reason: str
 ) -> Quantity:
-    """Test a difference of logarithms against the limits of a rule; `words` are the number and what it is over."""
+    """Test a difference of logarithms against the limits of a rule; `words` are the number and its levels."""
     value, bounds = math.exp(contrast.estimate), contrast.interval()
     number, over = words
     over = f", averaged over {over}" if over else ""

@@ -1,4 +1,4 @@
-"""Trials that the system under test lost. Numbers of the remaining trials flatter a version that fails.
+"""Trials in which the system under test failed. Without them, the metrics of a version that fails look too good.
 
 A version that crashes under load loses its worst trials, and the remaining ones show no loss of performance.
 """
@@ -17,7 +17,7 @@ def lost(trials: Sequence[AnalysedTrial]) -> list[AnalysedTrial]:
 
 
 def why_not_no_worse(baseline: Sequence[AnalysedTrial], candidate: Sequence[AnalysedTrial]) -> str:
-    """Say why the candidate cannot be called "no worse", whatever its remaining trials show; empty if it can.
+    """Return why the candidate cannot be called "no worse", whatever its remaining trials show; empty if it can.
 
     It must have a used trial of every configuration that the baseline has, and must not lose a larger share of its
     trials. Configurations are compared by their `configuration`, so both sides must use the same names.

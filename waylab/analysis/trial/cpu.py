@@ -137,7 +137,7 @@ def increase_within(points: list[tuple[int, float]], window_ns: tuple[int, int],
     clocks, values = np.array([point[0] for point in points]), np.array([point[1] for point in points])
     if not np.isfinite(values).all() or not (np.diff(clocks) > 0).all():
         raise LabError(
-            f"{directory}: the telemetry has values that are no numbers, or clocks that do not rise"
+            f"{directory}: the telemetry has values that are not numbers, or clocks that do not increase"
         )
     start, end = window_ns
     covered = min(end, clocks[-1]) - max(start, clocks[0])

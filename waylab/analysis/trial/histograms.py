@@ -20,7 +20,7 @@ LOW_PERCENTILES = (1.0, 5.0, 25.0, 75.0)
 # A percentile with fewer values above it says more about luck than about the system.
 ABOVE_MIN = 10
 _HIGHEST_NS = 3_600_000_000_000
-# Histograms of the load generator have three digits. A header that announces more would allocate its memory.
+# Histograms of the load generator have three digits. A header with more digits would allocate more memory.
 _DIGITS_MAX, _HIGHEST_MAX_NS = 3, 1 << 62
 _OUTER, _INNER = struct.Struct(">II"), struct.Struct(">IIIIQQd")
 # Ten bytes hold any count, and 1024 counts belong to each power of two.
@@ -47,7 +47,7 @@ def decode(text: str, where: str) -> HdrHistogram:
 def _check_size(text: str) -> None:
     """Raise ValueError for a histogram that would take more memory than one of the load generator.
 
-    A few bytes can announce gigabytes: as digits and largest value in the header, or as deflated zeros.
+    A few bytes can demand gigabytes: by the digits and the largest value in the header, or as deflated zeros.
     """
     content = base64.b64decode(text)
     inflated = zlib.decompressobj().decompress(content[_OUTER.size :], _INFLATED_MAX + 1)
@@ -55,7 +55,7 @@ def _check_size(text: str) -> None:
         raise ValueError(f"it is longer than {_INFLATED_MAX} bytes")
     _, _, _, digits, lowest, highest, _ = _INNER.unpack_from(inflated)
     if not 1 <= digits <= _DIGITS_MAX or not 1 <= lowest < highest <= _HIGHEST_MAX_NS:
-        raise ValueError(f"it announces {digits} digits from {lowest} to {highest}")
+        raise ValueError(f"its header declares {digits} digits from {lowest} to {highest}")
 
 
 def merge(histograms: list[HdrHistogram]) -> HdrHistogram:

@@ -32,9 +32,10 @@ from waylab.runfolder.trial_numbers import (
     TrialOperation,
 )
 
-# A load has at most so many more seconds than planned: more are another file, and their histograms take memory.
+# A load has at most this factor and this many seconds more than planned. A file with more is from another load, and its
+# histograms would take too much memory.
 _SECONDS_FACTOR, _SECONDS_SPARE = 2, 120
-# What a file of telemetry that is damaged or forged can raise.
+# Exceptions that a damaged or forged telemetry file can cause.
 _DAMAGED = (LabError, KeyError, ValueError, TypeError, ArithmeticError)
 
 
@@ -93,7 +94,9 @@ def _measured(
 ) -> TrialResult:
     planned_s = artifacts.plan.load.warm_up_s + artifacts.plan.load.test_time_s
     if len(load.seconds) > _SECONDS_SPARE + _SECONDS_FACTOR * planned_s:
-        raise LabError(f"{artifacts.directory}: {len(load.seconds)} seconds in a load of {planned_s:g} s")
+        raise LabError(
+            f"{artifacts.directory}: the load file has {len(load.seconds)} seconds, but {planned_s:g} s were planned"
+        )
     operations = load.operations.by_name()
     decoded = {
         name: histograms.decode(operation.response.histogram, f"{artifacts.directory}, {name}")

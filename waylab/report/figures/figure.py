@@ -59,13 +59,13 @@ def pick_operation(
 
 
 LOG = "log scale"
-"""What the title of every logarithmic axis says."""
+"""Part of the title of every logarithmic axis."""
 # From this ratio of the largest to the smallest value on, the small ones cannot be read on a linear axis.
 _DECADE = 10.0
 # Height of a line of labels between bars and axis.
 _BENEATH_PIXELS = 16
 INTERVALS = "Thin lines through the marks: 95 % confidence intervals of the means across blocks."
-"""What captions say of intervals."""
+"""The sentence about intervals in captions."""
 
 
 def log_axis() -> alt.Axis:
@@ -111,9 +111,9 @@ def _levels(axes: View) -> list[float] | list[str]:
 
 
 def x_category(content: Content, beneath: str = "") -> alt.X:
-    """Return the factor along the figure, each level one place, whatever its distance from the next.
+    """Return the factor along the figure as categories: the levels are equally spaced.
 
-    `beneath` says what stands between the bars and the labels of the axis, which then make room for it.
+    `beneath` names the values between the bars and the labels of the axis; the labels then leave room for them.
     """
     axes = content.axes
     return alt.X(

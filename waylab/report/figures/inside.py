@@ -181,7 +181,7 @@ def models(content: Content) -> Figure | None:
     dashes = alt.StrokeDash("series:N", title=None, scale=style.dash(content.series), legend=legend(content))
     layers = [chart.mark_line().encode(strokeDash=dashes)] if content.axes.numeric else []
     caption = (
-        "Where a model is missing its assumptions fail (most often: utilisation not below 1); "
+        "A model is missing if its assumptions do not hold (mostly: utilisation not below 1); "
         "the table says which. Click a name of a line to single it out."
     )
     return Figure(

@@ -223,7 +223,7 @@ def _lines(
     shape = alt.Shape("series:N", title=None, scale=style.shape(names), legend=legend(content))
     layers = []
     for index, name in enumerate(names):
-        # Side by side, because marks and intervals of several lines at one place would hide each other.
+        # Side by side, because the marks and intervals of several lines would otherwise overlap.
         one = base.transform_filter(alt.FieldEqualPredicate(equal=name, field="series")).encode(
             xOffset=alt.value(_DODGE_PIXELS * (index - (len(names) - 1) / 2))
         )

@@ -1,7 +1,7 @@
 """Stacked bars: parts that add up to a total, side by side for the lines of the other figures.
 
-The total stands above each bar. With few bars, the level of the other factors stands beneath it, otherwise the name of
-the line stands above it, upright.
+The total is written above each bar. With few bars, the level of the other factors is written beneath it. With many
+bars, the name of the line is written above it, vertically.
 """
 
 from dataclasses import dataclass
@@ -13,19 +13,19 @@ from waylab.report.figures.figure import AnyChart, values, x_category
 from waylab.report.figures.rows import Row
 from waylab.report.page.content import Content
 
-# Room above the highest bar for the words that stand upright on it: width of a letter, and never most of the figure.
+# Room above the highest bar for vertical text: the width of a letter, and the largest share of the figure.
 _LETTER_PIXELS = 5.8
 _NAME_SHARE_MAX = 0.6
 _TOTAL_LETTERS = 6
 # With more bars or longer labels than this, neighbouring labels would overlap.
 _BARS_MAX, _LABEL_MAX = 12, 5
-# Room for a number that stands level on a bar.
+# The share of the figure that the highest bar can have with a horizontal number above it.
 _LEVEL_ROOM = 0.9
 
 
 @dataclass(frozen=True)
 class Unit:
-    """How a stack is measured: the title of its axis, the nanoseconds in one of its units, shares or absolute."""
+    """The unit of a stack: title of the axis, name, nanoseconds in one unit, and whether the axis shows shares."""
 
     title: str
     name: str
@@ -34,7 +34,7 @@ class Unit:
 
 
 def stacked(content: Content, rows: list[Row], totals: list[Row], parts: list[str], unit: Unit) -> AnyChart:
-    """Return bars of `mean_ns` by `part`; `totals` says how high each bar is, for the number upon it."""
+    """Return bars of `mean_ns` by `part`; `totals` has the height of each bar, for the number above it."""
     several = len(content.series) > 1
     labels = _labels(content) if several and len(totals) <= _BARS_MAX else {}
     upright = several and not labels

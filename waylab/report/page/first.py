@@ -43,12 +43,12 @@ def first_screen(content: Content, figures: Sequence[Figure]) -> str:
 
 
 def _warnings(content: Content) -> str:
-    """Return one line for each thing that a reader must know before the answer."""
+    """Return the warnings that precede the answer, each as a line."""
     return "".join(f'<p class="warning">{_text(line)}</p>' for line in content.analysis.headline.warnings)
 
 
 def _reading(content: Content) -> str:
-    """Define trials and blocks, and say what the lines in the figures mean."""
+    """Define trials, blocks and the lines in the figures."""
     bends = [bend for curve in content.analysis.curves for bend in (curve.knee, curve.first_slow) if bend]
     words = "A trial measures one configuration once; a block is one trial of every configuration. "
     words += f"This run has {_blocks(content)}. "
@@ -87,7 +87,7 @@ def verdict_box(content: Content) -> str:
     if not decisions:
         lines.insert(0, f"<li>It would be refuted by: {escape(spec.refutation)}</li>")
     items = "".join(lines)
-    tested = "<p>It makes these claims; one that is refuted refutes it:</p>" if decisions else ""
+    tested = "<p>It makes these claims, and is refuted if any of them is:</p>" if decisions else ""
     return (
         f'<div class="verdict {_CLASSES.get(verdict, "")}" id="rules"><h2>Hypothesis: {escape(verdict)}</h2>'
         f'<p class="soft">{escape(spec.hypothesis)}</p>{tested}<ul class="marks">{items}</ul></div>'

@@ -52,7 +52,7 @@ def _gates(content: Content) -> list[Reliance]:
 
 
 def _failure(words: str, trials: Sequence[str], total: int) -> Reliance:
-    """Name the trials that failed a gate, each with the reason; many of them are counted."""
+    """Name the trials that failed a gate, each with the reason; beyond a limit, give only their number."""
     if len(trials) == total > 1:
         return Reliance("bad", f"All {total} trials failed \u201c{words}\u201d, for example {trials[0]}.")
     count = f"{len(trials)} {'trial' if len(trials) == 1 else 'trials'}"

@@ -33,8 +33,8 @@ def rules(content: Content) -> list[RuleLine]:
 def comparisons(content: Content) -> list[RuleLine]:
     """Return the comparisons that the specification announced, with their verdicts.
 
-    One of the same contrast as a rule is left out, because the rule states the same ratio and interval. The table of
-    comparisons has all.
+    A comparison of the same contrast as a rule is left out, because the rule states the same ratio and interval. The
+    table of comparisons contains it.
     """
     announced = [one for one in content.analysis.comparisons if one.role == "effect"]
     known = [_contrast(rule.metric, rule.of, rule.to) for rule in content.analysis.rules]
@@ -46,7 +46,7 @@ def comparisons(content: Content) -> list[RuleLine]:
 
 
 def _contrast(metric: str, of: _Levels, to: _Levels) -> tuple[str, list[_Levels]]:
-    """Return what identifies a contrast; a ratio and its inverse are the same one."""
+    """Return the key of a contrast; a ratio and its inverse have the same key."""
     return metric, sorted((of, to), key=str)
 
 

@@ -9,7 +9,7 @@ from waylab.runfolder.analysis import Configuration
 from waylab.runfolder.words import levels_text
 
 ROWS_MAX = 4
-"""Rows of the table; the group \"How fast?\" has those of all configurations."""
+"""The largest number of rows; the table under \"How fast?\" has a row for every configuration."""
 _COLUMNS = {
     "throughput, 1/s": "throughput (requests/s)",
     "mean response": "mean response time",
