@@ -31,7 +31,7 @@ pub(crate) struct Controller {
     stop: Post<Stop>,
     is_handed_over: Arc<AtomicBool>,
     /// Set until it is joined.
-    thread: Option<JoinHandle<io::Result<()>>>,
+    thread: Option<JoinHandle<io::Result<Ended>>>,
 }
 
 /// The order to end the thread.
@@ -40,6 +40,16 @@ enum Stop {
     RemoveFile,
     /// The next configuration of this process listens on the path.
     KeepFile,
+}
+
+/// How the thread has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    /// No process has the sockets.
+    Alone,
+    /// A process has the sockets, and has not reported that it serves.
+    Lent,
+    HandedOver,
 }
 
 /// The state of that thread.
@@ -119,21 +129,22 @@ impl Controller {
         !self.is_handed_over()
     }
 
-    /// Stops the thread.
-    pub(crate) fn stop(mut self) {
-        self.end(Stop::RemoveFile);
+    /// Stops the thread. Returns whether a process has the sockets and does not serve yet.
+    pub(crate) fn stop(mut self) -> bool {
+        self.end(Stop::RemoveFile) == Some(Ended::Lent)
     }
 
-    fn end(&mut self, order: Stop) {
+    /// Stops the thread. Returns how it has ended, if it did so orderly and now.
+    fn end(&mut self, order: Stop) -> Option<Ended> {
         // If this fails, the thread has ended already.
         let _ = self.stop.send(order);
         // An error of this thread does not fail the proxy's orderly end.
-        let _ = self.thread.take().map(JoinHandle::join);
+        self.thread.take()?.join().ok()?.ok()
     }
 }
 
 impl Control {
-    fn run(mut self) -> io::Result<()> {
+    fn run(mut self) -> io::Result<Ended> {
         let mut ready: Vec<Ready> = Vec::new();
         loop {
             self.poller.wait(self.timeout(), &mut ready)?;
@@ -141,7 +152,7 @@ impl Control {
                 if order == Stop::KeepFile {
                     self.socket.keep_file();
                 }
-                return Ok(());
+                return Ok(if self.is_lent() { Ended::Lent } else { Ended::Alone });
             }
             if ready.iter().any(|event| event.token == CONTROL) {
                 self.accept_after = Some(Duration::ZERO);
@@ -152,7 +163,7 @@ impl Control {
                     self.socket.keep_file();
                     // The receiver may have ended.
                     let _ = self.notice.try_send(());
-                    return Ok(());
+                    return Ok(Ended::HandedOver);
                 }
             }
             let now = self.clock.now();
@@ -219,7 +230,7 @@ impl Control {
 
     /// Sends the sockets to the process that has waited for them longest, unless another one has them.
     fn lend_next(&mut self) {
-        if self.connections.iter().any(|(_, connected)| connected.step == Step::Starting) {
+        if self.is_lent() {
             return;
         }
         let requested = self.connections.iter().filter(|(_, connected)| connected.step == Step::Requested);
@@ -231,6 +242,11 @@ impl Control {
             }
             Err(_) => _ = self.connections.remove(slot),
         }
+    }
+
+    /// Whether a process has the sockets, and has not reported that it serves.
+    fn is_lent(&self) -> bool {
+        self.connections.iter().any(|(_, connected)| connected.step == Step::Starting)
     }
 
     fn lend(&self, channel: &Channel) -> io::Result<()> {

@@ -15,7 +15,7 @@ use net::{Address, Post};
 use records::{Writer, WriterTotals};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -131,7 +131,11 @@ impl Running {
         if !self.is_replaced {
             self.newest_acceptor.end();
         }
-        // If this fails, the acceptor has ended already.
+        // If these messages cannot be sent, the acceptor has ended already.
+        if self.controller.is_some_and(Controller::stop) {
+            // A process that has the sockets may serve in a moment. It needs the files of the unix sockets.
+            let _ = self.accept_post.send_blocking(AcceptMessage::Retire(sync_channel(1).0));
+        }
         let _ = self.accept_post.send_blocking(AcceptMessage::Stop);
         let accepted = joined(self.acceptor);
         let until = self.clock.now() + self.config.longest_timeout() + DRAIN_PATIENCE;
@@ -142,9 +146,6 @@ impl Running {
         }
         accepted?;
         self.resolving.stop();
-        if let Some(controller) = self.controller {
-            controller.stop();
-        }
         if let Some(metrics) = self.metrics {
             metrics.stop();
         }

@@ -2,7 +2,7 @@
 //! share only the control socket.
 
 use crate::speak::{PATIENCE, ask, proxy, stop, unix_client};
-use net::Inherited;
+use net::{Channel, Inherited};
 use proxy::{Config, Running};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -374,4 +374,18 @@ fn a_socket_that_listens_elsewhere_than_its_name_says_is_not_used() {
 
 fn inherited(name: &str, socket: std::os::fd::OwnedFd) -> Inherited {
     Inherited { name: name.into(), owns_file: false, socket }
+}
+
+#[test]
+fn a_proxy_that_stops_during_a_hand_over_leaves_its_socket_files_to_the_successor() {
+    let place = Place::new();
+    let old = place.start(false, |_| ());
+    let successor = Channel::connect(&place.control()).unwrap();
+    successor.send("take-over 1", &[]).unwrap();
+    let (_, sockets) = successor.receive(PATIENCE).unwrap();
+    stop(old);
+    // The client waits until the successor, which has the socket, accepts it.
+    UnixStream::connect(place.unix()).expect("the file is still there");
+    drop(sockets);
+    assert!(UnixStream::connect(place.unix()).is_err(), "no process has the socket any more");
 }
