@@ -1,7 +1,7 @@
 """Draws the pictures of the README from the data beside this file, each for a light and for a dark page.
 
     make pictures                          # draws demo-stage-times and prediction
-    make pictures RUN=results/TIME-demo    # takes the first picture's data from a run of `make demo` before
+    make pictures RUN=results/TIME-demo    # first reads the data of demo-stage-times from a run of `make demo`
 
 `demo-stage-times.json` has the mean time per stage of every configuration. `prediction.json` has the measured and the
 predicted writes per second; `tests/models/test_field_data.py` compares it with the published data and the model.

@@ -112,7 +112,7 @@ pub struct Config {
     pub database: String,
     /// PEM file of the certificate authority. If set, the connection to the database uses TLS and verifies the server's name.
     pub database_authority: Option<PathBuf>,
-    /// How long a commit can wait for a synchronous standby before the service gives it up.
+    /// How long a commit can wait for a synchronous standby before the request fails as in doubt.
     pub replication_timeout: Duration,
     /// HOST:PORT; port 0 selects a free port.
     pub listen: String,

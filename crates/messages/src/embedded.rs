@@ -19,7 +19,7 @@ use thiserror::Error;
 const SOCKET_PATH_BYTES: usize = 107;
 const SOCKET: &str = ".s.PGSQL.5432";
 const USER: &str = "waystage";
-/// The data directory in the directory.
+/// The name of the data directory.
 const DATA: &str = "data";
 const TRIES: usize = 6000;
 const PAUSE: Duration = Duration::from_millis(10);
@@ -88,7 +88,7 @@ impl Embedded {
         }
         let is_empty = fs::read_dir(&path).map_err(|error| useless(&error))?.next().is_none();
         if !is_empty && !path.join(DATA).is_dir() {
-            return Err(useless(&"it has files, but no data of PostgreSQL; use an empty directory"));
+            return Err(useless(&"it contains files, but no PostgreSQL data; use an empty directory"));
         }
         let settings = settings.iter().map(|setting| (*setting).to_string()).collect();
         let mut embedded = Embedded { programs, directory: path, settings, child: None, handle };
@@ -180,7 +180,7 @@ impl Embedded {
         Err(failed(text.lines().next().unwrap_or("failed").to_string()))
     }
 
-    /// Stops a server whose waystage was killed, if there is one. It would never be stopped otherwise.
+    /// Stops the server of a killed waystage, if there is one. Nothing else would stop it.
     fn stop_orphan(&self) -> Result<(), EmbeddedError> {
         let failed = |text: String| EmbeddedError::Program("pg_ctl", text);
         let control = |arguments: &[&str]| {
@@ -217,7 +217,7 @@ impl Embedded {
             }
             self.wait();
             let mut text = String::new();
-            // Without the text, the error only names the file.
+            // If the log cannot be read, the error only names the file.
             let _ = file.rewind().and_then(|()| file.read_to_string(&mut text));
             let mut lines = text.lines().skip_while(|line| !line.contains("FATAL"));
             let mut line = lines.next().unwrap_or("it did not start").to_string();

@@ -204,7 +204,7 @@ impl ServiceFile {
         Ok(config)
     }
 
-    /// The URL; empty if there is none.
+    /// The database URL; empty if none is given.
     fn database(&self) -> Result<String, ConfigError> {
         match (&self.database, &self.database_file) {
             (Some(_), Some(_)) => Err(refuse("database-file", "database is also given; give only one of the two")),

@@ -24,7 +24,7 @@ impl BackgroundClient {
         Ok(BackgroundClient { client, process, liveness: liveness.clone() })
     }
 
-    /// Makes sure that this program can work with the tables, as long as the connection lasts.
+    /// Checks that this program can use the tables, and ensures it for as long as the connection lasts.
     pub(super) async fn enter(&self) -> Result<(), DatabaseError> {
         let entering = schema::enter_in_background(&self.client, schema::STEPS);
         Ok(self.liveness.attend(&self.process, entering).await??)
@@ -35,7 +35,7 @@ impl BackgroundClient {
         self.client.is_closed()
     }
 
-    /// The server that it is connected to.
+    /// The server that this client is connected to.
     pub(crate) fn server(&self) -> ServerId {
         self.process.server
     }

@@ -25,7 +25,7 @@ const KEYS: &str = "DELETE FROM idempotency_key WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM idempotency_key WHERE created_at < now() - $1::bigint * interval '1 millisecond'
     ORDER BY created_at LIMIT 5000 FOR UPDATE SKIP LOCKED))";
 
-/// Lost leases whose holders have had as long to acknowledge them.
+/// Lost leases that are older than `key-retention`; their holders no longer acknowledge them.
 const LOST_LEASES: &str = "DELETE FROM lost_lease WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM lost_lease WHERE lost_at < now() - $1::bigint * interval '1 millisecond'
     ORDER BY lost_at LIMIT 5000 FOR UPDATE SKIP LOCKED))";

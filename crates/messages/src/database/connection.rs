@@ -52,7 +52,7 @@ impl Database {
         Ok((DatabaseSession { client, process, statements, connected: clock.now() }, driver))
     }
 
-    /// A connection that does not enter the schema, for `waystage messages migrate`.
+    /// A connection that neither checks nor locks the schema, for `waystage messages migrate`.
     pub(crate) async fn connect_to_migrate(&self) -> Result<Client, DatabaseError> {
         self.connector.connect_alone(HANDSHAKE_TIMEOUT).await
     }

@@ -1,5 +1,5 @@
-//! How to reach PostgreSQL: the checked URL with the session settings that the statements need, and TLS. With several hosts, connects to
-//! the first one that answers and accepts writes.
+//! Connects to PostgreSQL: checks the URL, and adds TLS and the session settings that the statements need. With several hosts, connects
+//! to the first one that answers and accepts writes.
 
 use crate::database::error::{DatabaseError, one_line};
 use crate::database::tls::{DatabaseTls, Encrypted};
@@ -20,7 +20,7 @@ use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, Socket};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const SILENT_PEER_TIMEOUT: Duration = Duration::from_secs(20);
-/// For the connection to one host and the server's handshake. The library's `connect_timeout` covers only the TCP connection.
+/// Limit for connecting to one host, including the server's handshake. The library's `connect_timeout` covers only the TCP connection.
 pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// A host that vanished during a statement is noticed after (1 + [`KEEPALIVES`]) times this.
 const KEEPALIVE: Duration = Duration::from_secs(5);
@@ -134,8 +134,8 @@ impl Connector {
         Ok((client, wire.forward_notifications()))
     }
 
-    /// Connects to the first host that accepts it, beginning with the host of the latest connection. If all fail, returns an error that may
-    /// pass, if any host had such an error.
+    /// Connects to the first host that accepts the connection, beginning with the host of the latest one. If all fail and any host had a
+    /// temporary error, returns that error.
     async fn open(&self, within: Duration) -> Result<(Client, Wire), DatabaseError> {
         let first = self.latest_host.load(Ordering::Relaxed);
         let mut failure = DatabaseError::Silent;
@@ -202,7 +202,7 @@ fn is_cancelled_wait(notice: &DbError) -> bool {
     notice.routine() == Some(WAIT_FOR_STANDBY)
 }
 
-/// A step of connecting, with a limit.
+/// A step of connecting, with a time limit.
 pub(super) async fn in_time<T>(
     limit: Duration,
     step: impl Future<Output = Result<T, DatabaseError>>,

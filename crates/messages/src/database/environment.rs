@@ -1,4 +1,4 @@
-//! What the database URL leaves out: libpq's environment variables, and passwords from its password file.
+//! Completes the database URL from libpq's environment variables and its password file.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use tokio_postgres::Config;
 use tokio_postgres::config::Host;
 
-/// A look-up of environment variables. Empty ones count as missing.
+/// Looks up environment variables. An empty one counts as missing.
 pub(super) type Variable<'v> = &'v dyn Fn(&str) -> Option<String>;
 
 /// An environment variable of this process.
@@ -70,7 +70,7 @@ fn find(text: &str, host: &Config) -> Option<String> {
     let name = match (host.get_hosts().first(), host.get_hostaddrs().first()) {
         (Some(Host::Tcp(name)), _) => name.clone(),
         (None, Some(address)) => address.to_string(),
-        // As in libpq: sockets are entered as localhost.
+        // As in libpq, lines for unix sockets have the host localhost.
         _ => "localhost".into(),
     };
     let port = host.get_ports().first().unwrap_or(&5432).to_string();

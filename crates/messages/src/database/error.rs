@@ -10,12 +10,12 @@ pub(crate) enum DatabaseError {
     Postgres(#[from] tokio_postgres::Error),
     #[error("it does not answer")]
     Silent,
-    /// The commit waited too long.
+    /// The commit waited longer than `replication-timeout`.
     #[error("a commit waited for a synchronous standby longer than replication-timeout")]
     Unreplicated,
     /// Something between the service and PostgreSQL drops the session settings.
     #[error(
-        "a connection pooler such as PgBouncer answers, and does not pass on the settings that the guarantees need: \
+        "a connection pooler such as PgBouncer answers, and it drops the session settings that the guarantees need: \
          connect to PostgreSQL itself"
     )]
     Pooler,
@@ -45,7 +45,7 @@ fn is_pooler(error: &tokio_postgres::Error) -> bool {
 }
 
 impl DatabaseError {
-    /// Whether the rows of the statement are the cause, and not the connection, the server's state or a lock. Other rows may then succeed.
+    /// Whether the rows of the statement caused the error, not the connection, the server's state or a lock. Other rows may then succeed.
     pub(crate) fn is_about_rows(&self) -> bool {
         // Connection, transaction state, serialization, resources, locks, operator, system: in this order.
         const OTHER_CLASSES: [&str; 7] = ["08", "25", "40", "53", "55", "57", "58"];
@@ -57,7 +57,7 @@ impl DatabaseError {
         }
     }
 
-    /// The error of a connection that could not be made.
+    /// The error of a failed attempt to connect.
     pub(crate) fn of_connection(error: tokio_postgres::Error) -> DatabaseError {
         if is_pooler(&error) { DatabaseError::Pooler } else { DatabaseError::Postgres(error) }
     }
@@ -84,7 +84,7 @@ pub(crate) enum SchemaError {
     Postgres(#[from] tokio_postgres::Error),
     /// A missing step would break an older program that is connected.
     #[error(
-        "a service that knows {known} steps of the schema is connected, and could not work after the missing step: \
+        "a connected service knows only {known} steps of the schema, and could not work after the missing step: \
          stop all older services first"
     )]
     OlderIsConnected {

@@ -1,5 +1,5 @@
-//! The hosts of a database URL. Each host has a configuration of its own, because the library gives all hosts together one attempt, and a
-//! host that accepts a connection but does not answer would use up its time.
+//! The hosts of a database URL. Each host has its own configuration and attempt. In one attempt for all hosts, a host that accepts the
+//! connection but does not answer would use up the time of the others.
 
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, TargetSessionAttrs};
@@ -20,7 +20,7 @@ pub(super) fn each(config: &Config) -> Result<Vec<Config>, String> {
         (TargetSessionAttrs::ReadOnly, _) => {
             return Err("target_session_attrs=read-only: the service writes; give read-write".into());
         }
-        // Any host of several could be a standby, which refuses every statement of the service.
+        // Any of several hosts could be a standby, which refuses every statement of the service.
         (TargetSessionAttrs::Any, 2..) => TargetSessionAttrs::ReadWrite,
         (attributes, _) => attributes,
     };
@@ -43,7 +43,7 @@ pub(super) fn each(config: &Config) -> Result<Vec<Config>, String> {
     Ok((0..number).map(one).collect())
 }
 
-/// A copy of everything else.
+/// A copy of all other settings.
 fn without_hosts(config: &Config) -> Config {
     let mut copy = Config::new();
     if let Some(user) = config.get_user() {

@@ -17,7 +17,8 @@ const LOOK_UP_EVERY: Duration = Duration::from_secs(1);
 const LOOK_UP_WITHIN: Duration = Duration::from_secs(2);
 /// Pause between two attempts to open the connection for checks.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
-/// Attempts to terminate a process, and the pause between them. Otherwise it would hold its locks until the server notices.
+/// Attempts to terminate a process, and the pause between them. A process that is not terminated keeps its locks until the server notices
+/// that the connection is gone.
 const TERMINATIONS: u32 = 60;
 const TERMINATE_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// The server cancels a statement after half of this time. If the server has not answered a check for longer, it is
@@ -89,7 +90,7 @@ enum LookUp {
 }
 
 impl ServerProcess {
-    /// The process of this connection. An error if the server did not receive the settings of the session.
+    /// The server process of this connection. Fails if the server did not receive the session settings.
     pub(crate) async fn of(client: &Client) -> Result<ServerProcess, DatabaseError> {
         let row = client.query_one(OWN_PROCESS, &[]).await?;
         if !row.get::<_, bool>(4) {
@@ -107,7 +108,7 @@ impl Liveness {
     }
 
     /// Runs work whose statements run in this process of the server. If the process has finished but its reply does not arrive,
-    /// or its commit waits too long for a standby, gives up and terminates the process. The outcome of the work is then unknown.
+    /// or its commit waits too long for a standby, cancels the work and terminates the process. The outcome of the work is then unknown.
     pub(crate) async fn attend<W: Future>(&self, process: &ServerProcess, work: W) -> Result<W::Output, DatabaseError> {
         let mut work = pin!(work);
         let began = Instant::now();
@@ -175,7 +176,7 @@ impl Liveness {
     /// of its statement, for hours.
     async fn terminate(self, process: ServerProcess) {
         for _ in 0..TERMINATIONS {
-            // Another server does not have the process.
+            // After a failover, the process does not exist on the new server.
             if self
                 .look_up(async |client| client.query(TERMINATE, &[&process.pid, &process.started]).await)
                 .await

@@ -33,7 +33,7 @@ pub(crate) const SCAN_FROM: &str = "CASE WHEN queue.id <> low_queue_id THEN 0 WH
 /// Where the messages of one queue to one receiver, or to anyone, start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LowWaterMark {
-    /// The server that it was read from. After a failover, the new server may draw ids again that the old one has drawn.
+    /// The server that the mark was read from. After a failover, the new server may draw ids again that the old one has drawn.
     pub(crate) server: ServerId,
     pub(crate) queue_id: i32,
     /// The queue's era when the mark was read. The queue's row records what was redelivered since then.
@@ -260,7 +260,7 @@ mod tests {
         let start = |server| all.start_ids(&scope(""), Nanos(4), server);
         assert_eq!(start(ServerId { timeline: 2, ..SERVER }), StartIds::default());
         assert_eq!(start(ServerId { started_us: 8, ..SERVER }), StartIds::default());
-        assert_eq!(start(SERVER).shared, 9, "the other connection did not forget it");
+        assert_eq!(start(SERVER).shared, 9, "the mark is kept for the other connection");
     }
 
     #[test]

@@ -22,7 +22,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
 /// Rows in one statement.
 const BATCH: i64 = 500;
-/// Expired messages that are looked up at once.
+/// The number of expired messages that one query finds.
 const EXPIRED_BATCH: i64 = 50_000;
 /// Between two full scans, scans start where the last full scan ended. Before that point there are only dead rows.
 const FULL_SCAN_EVERY_MS: i64 = 30_000;
@@ -37,10 +37,10 @@ const FIRST: &str = "SELECT queue_id, id FROM invisible_message
     WHERE due_at <= now() AND due_at > to_timestamp($1::bigint / 1000.0) AND queue_id <> ALL ($2) AND id <> ALL ($3)
     ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED";
 
-/// Places of expired messages. They are read once for many deletions, because an old snapshot keeps the deleted rows in the index.
+/// The `ctid`s of expired messages. One query serves many deletions, because an old snapshot keeps deleted rows in the index.
 const EXPIRED: &str = "SELECT ctid::text FROM message
     WHERE expires_at <= now() AND expires_at > to_timestamp($1::bigint / 1000.0) ORDER BY expires_at LIMIT $2";
-/// A place may meanwhile have another message, so the expiry is checked again.
+/// Another message may meanwhile have the same `ctid`, so the expiry is checked again.
 const DELETE_EXPIRED: &str = "DELETE FROM message WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM message WHERE ctid = ANY ($1::text[]::tid[]) AND expires_at <= now() FOR UPDATE SKIP LOCKED))";
 
@@ -73,7 +73,7 @@ struct RedeliverySession {
     /// When the last full scan ended.
     full_scan_ms: i64,
     aside: SetAside,
-    /// When expired messages are looked up again.
+    /// The time of the next query for expired messages.
     next_expiry: Instant,
 }
 
@@ -104,7 +104,8 @@ impl Redelivery {
     }
 }
 
-/// Handles everything that is due. Returns how long to pause. What is due goes first, also between two deletions of expired messages.
+/// Redelivers due messages and deletes expired ones. Redelivery goes first, and again after each batch of deletions. Returns how long to
+/// pause.
 async fn redeliver_all(
     database: &Database,
     session: &mut Option<RedeliverySession>,
@@ -150,7 +151,7 @@ impl RedeliverySession {
         Ok(Some(statements))
     }
 
-    /// Handles all messages that are due. If a batch fails because of its rows, smaller batches find the message that is the cause.
+    /// Handles all messages that are due. If a batch fails because of its rows, smaller batches find the message that caused the error.
     async fn redeliver_due(&mut self, around: &Surroundings) -> Result<(), DatabaseError> {
         let mut limit = BATCH;
         loop {
@@ -190,7 +191,7 @@ impl RedeliverySession {
         Ok(found >= limit)
     }
 
-    /// The database refuses to move the first message that is due.
+    /// Skips the first due message for a while, because the database refuses to move it.
     async fn set_first_aside(&mut self, error: &DatabaseError, around: &Surroundings) -> Result<(), DatabaseError> {
         let (queues, messages) = self.aside.current();
         for row in self.client.query(&self.first, &[&self.begin_ms, &queues, &messages]).await? {
@@ -201,12 +202,12 @@ impl RedeliverySession {
         Ok(())
     }
 
-    /// Deletes expired messages in pieces. Fetches do not return them, so this has time.
+    /// Deletes expired messages in batches. This is not urgent, because fetches do not return expired messages.
     async fn delete_expired(&mut self, around: &Surroundings) -> Result<(), DatabaseError> {
         while Instant::now() >= self.next_expiry {
             let began = Instant::now();
             let rows = self.client.query(&self.expired, &[&self.begin_ms, &EXPIRED_BATCH]).await?;
-            // A scan past many dead rows takes long, and then it is done less often.
+            // A scan past many dead rows is slow, so the pause grows with the duration of the scan.
             let pause = if rows.is_empty() { LONGEST_PAUSE.max(began.elapsed() * 10) } else { Duration::ZERO };
             self.next_expiry = Instant::now() + pause;
             let places: Vec<&str> = rows.iter().map(|row| row.get(0)).collect();
@@ -219,7 +220,7 @@ impl RedeliverySession {
             }
             around.health.note_round(BackgroundLoop::Redelivery);
             if deleted == 0 {
-                // Nothing has expired, or others are deleting it.
+                // No message has expired, or other services are deleting the expired ones.
                 self.next_expiry = Instant::now() + LONGEST_PAUSE.max(pause);
             }
         }

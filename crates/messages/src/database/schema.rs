@@ -1,9 +1,10 @@
-//! The tables, as numbered steps that are part of the program. Brings a database to the latest step, and keeps programs away that do not
-//! know it.
+//! The tables, as numbered steps that are part of the program. Brings a database to the latest step, and refuses programs that cannot use
+//! the tables.
 //!
-//! Every connection that uses the tables holds an advisory lock in shared mode, whose number is the step that its program knows. A step
-//! says which older programs can work with the tables after it. Before it runs, it locks the numbers of all others in exclusive mode. So
-//! it is refused while such a program is connected, and such a program cannot connect until it has finished, and is refused then.
+//! Every connection that uses the tables holds an advisory lock in shared mode, whose number is the last step that its program knows. Each
+//! step states the oldest program that can use the tables after it. Before the step runs, the migration locks the numbers of all older
+//! programs in exclusive mode. It is refused while such a program is connected. If such a program connects during the step, it waits until
+//! the step has finished and is then refused.
 
 use crate::database::error::SchemaError;
 use tokio_postgres::{Client, Transaction};
@@ -15,7 +16,7 @@ mod tests;
 #[derive(Debug)]
 pub(crate) struct Step {
     text: &'static str,
-    /// Programs that know this step or a later one work with the tables after the change.
+    /// Programs that know this step or a later one can use the tables after the change.
     oldest_program: usize,
 }
 
@@ -31,20 +32,21 @@ pub(crate) const STEPS: &[Step] = &[
 const LOCK: &str = "SELECT pg_advisory_xact_lock(7294011736218)";
 /// Locked in shared mode by each connection. The first number is arbitrary but must stay the same; the second is the program's step.
 const FENCE: &str = "SELECT pg_advisory_lock_shared(1463904085, $1)";
-/// Locks the fences of all steps below this one in exclusive mode, up to the first that a connection holds. Returns that.
+/// Locks the fences of all steps below this one in exclusive mode, and stops at the first one that a connection holds. Returns its
+/// number.
 const CLOSE_FENCES: &str = "SELECT number FROM generate_series(0, $1 - 1) AS t (number)
     WHERE NOT pg_try_advisory_xact_lock(1463904085, number) ORDER BY number LIMIT 1";
 
 const CREATE: &str = "CREATE TABLE IF NOT EXISTS waystage_schema (step integer NOT NULL);
     ALTER TABLE waystage_schema ADD COLUMN IF NOT EXISTS oldest_program integer";
-/// Rows of programs before the fence have no `oldest_program`.
+/// Rows that were written before the fence existed have no `oldest_program`.
 const LATEST: &str = "SELECT step, coalesce((to_jsonb(s) ->> 'oldest_program')::integer, step)
     FROM waystage_schema AS s ORDER BY step DESC LIMIT 1";
 
-/// What a database has.
+/// The state of the schema in a database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// 0 if it is empty.
+    /// The latest step; 0 if the database is empty.
     pub(crate) step: usize,
     /// Programs that know at least this step can work with it.
     oldest_program: usize,
@@ -60,7 +62,7 @@ impl Found {
     }
 }
 
-/// Enters a database for the time of this connection, and runs the missing steps, all or none.
+/// Holds the fence for as long as this connection lasts, and runs the missing steps, all or none.
 pub(crate) async fn enter(client: &mut Client, steps: &[Step]) -> Result<(), SchemaError> {
     hold_fence(client, steps.len()).await?;
     // Checked without a transaction first, because nearly always there is nothing to do.
@@ -70,7 +72,7 @@ pub(crate) async fn enter(client: &mut Client, steps: &[Step]) -> Result<(), Sch
     find(client).await?.check(steps.len())
 }
 
-/// The same without running steps, for background loops, which wait until the tables exist.
+/// Like `enter`, but runs no steps: background loops wait until the tables exist.
 pub(crate) async fn enter_in_background(client: &Client, steps: &[Step]) -> Result<(), SchemaError> {
     hold_fence(client, steps.len()).await?;
     find(client).await?.check(steps.len())

@@ -3,12 +3,12 @@
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Another transaction has locked the queue, mostly for a moment.
+/// Pause for a queue that another transaction has locked, which is mostly brief.
 const QUEUE_AGAIN_AFTER: Duration = Duration::from_millis(50);
-/// The database refuses to move the message.
+/// Pause for a message that the database refuses to move.
 const MESSAGE_AGAIN_AFTER: Duration = Duration::from_secs(60);
 
-/// What is set aside, and until when.
+/// The skipped queues and messages, with the end of their pauses.
 #[derive(Debug, Default)]
 pub(super) struct SetAside {
     queues: Vec<(i32, Instant)>,
@@ -16,17 +16,17 @@ pub(super) struct SetAside {
 }
 
 impl SetAside {
-    /// Sets a queue aside for a moment.
+    /// Skips a queue for [`QUEUE_AGAIN_AFTER`].
     pub(super) fn add_queue(&mut self, id: i32) {
         self.queues.push((id, Instant::now() + QUEUE_AGAIN_AFTER));
     }
 
-    /// Sets a message aside.
+    /// Skips a message for [`MESSAGE_AGAIN_AFTER`].
     pub(super) fn add_message(&mut self, id: i64) {
         self.messages.push((id, Instant::now() + MESSAGE_AGAIN_AFTER));
     }
 
-    /// The numbers of the queues and the ids of the messages that are set aside now.
+    /// The numbers of the queues and the ids of the messages that are skipped now.
     pub(super) fn current(&mut self) -> (Vec<i32>, Vec<i64>) {
         let now = Instant::now();
         self.queues.retain(|(_, until)| *until > now);
@@ -34,7 +34,7 @@ impl SetAside {
         (self.queues.iter().map(|(id, _)| *id).collect(), self.messages.iter().map(|(id, _)| *id).collect())
     }
 
-    /// The longest pause until a queue can be tried again.
+    /// The longest pause until a skipped queue is tried again; none if no queue is skipped.
     pub(super) fn pause(&self) -> Option<Duration> {
         (!self.queues.is_empty()).then_some(QUEUE_AGAIN_AFTER)
     }

@@ -1,5 +1,5 @@
-//! Checks who could replace a file or directory. In a directory of another user, that user can plant a link to any place, or programs that
-//! we would run.
+//! Checks which users could replace a file or directory. In a directory of another user, that user could create links to other places, or
+//! programs that we would run.
 
 use rustix::fs::{Mode, OFlags};
 use std::fs::{self, DirBuilder, File, Metadata};
@@ -36,7 +36,7 @@ pub(super) fn check(path: &Path, other: Option<u32>) -> Result<PathBuf, String> 
 fn problem(found: &Metadata, other: Option<u32>) -> Option<String> {
     let ours = rustix::process::geteuid().as_raw();
     if found.is_symlink() {
-        return Some("is a symbolic link, which is not followed; use a directory".into());
+        return Some("is a symbolic link, which the service does not follow; use a directory".into());
     }
     if found.uid() != 0 && found.uid() != ours && Some(found.uid()) != other {
         return Some(format!(
@@ -45,14 +45,14 @@ fn problem(found: &Metadata, other: Option<u32>) -> Option<String> {
         ));
     }
     let is_open = found.mode() & WRITABLE_BY_ALL != 0 && found.mode() & STICKY == 0;
-    is_open.then(|| "can be changed by every user; take this right away (chmod o-w), or use another directory".into())
+    is_open.then(|| "can be changed by every user; remove this permission (chmod o-w), or use another directory".into())
 }
 
 /// Creates the directory if necessary, checks it and everything above it, and opens it. It may belong to the user `other`.
 pub(super) fn open_directory(path: &Path, other: Option<u32>) -> Result<(PathBuf, File), String> {
     let path = std::path::absolute(path).map_err(|error| error.to_string())?;
     let missing: Vec<&Path> = path.ancestors().take_while(|part| fs::symlink_metadata(part).is_err()).collect();
-    // Everything below the first directory that we create is ours.
+    // Everything below the first directory that we create belongs to us.
     if let Some(existing) = missing.last().and_then(|first| first.parent()) {
         let checked = check(existing, other)?;
         let below = path.strip_prefix(existing).unwrap_or(&path);
@@ -68,7 +68,7 @@ pub(super) fn open_directory(path: &Path, other: Option<u32>) -> Result<(PathBuf
     Ok((checked, File::from(opened)))
 }
 
-/// Creates an empty file, for reading and writing, in place of what has this name. Follows no link.
+/// Creates an empty file for reading and writing, and replaces any file or link of this name. Follows no link.
 pub(super) fn replace_file(path: &Path) -> std::io::Result<File> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),

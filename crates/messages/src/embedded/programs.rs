@@ -83,7 +83,7 @@ fn packaged() -> Option<PathBuf> {
     })
 }
 
-/// Programs that another user installed above us, or could replace, are not run.
+/// Programs that another user could replace, or installed in a directory above, are not run.
 fn is_trusted(folder: &Path) -> bool {
     has_both(folder) && ["initdb", "postgres"].iter().all(|name| ownership::check(&folder.join(name), None).is_ok())
 }

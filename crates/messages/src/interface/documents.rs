@@ -77,7 +77,7 @@ pub(crate) struct MessageDocument<'m> {
     pub(crate) sent_unix_us: i64,
     #[schema(content_encoding = "base64")]
     pub(crate) body_base64: String,
-    /// Only of a message in a dead-letter queue.
+    /// Present only in messages of a dead-letter queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub(crate) dead_letter: Option<&'m DeadLetter>,
@@ -91,12 +91,12 @@ pub(crate) struct MessageDocument<'m> {
     pub(crate) attempt: Option<i32>,
 }
 
-/// Where a dead letter comes from, and why.
+/// The origin of a dead letter, and the reason for its move.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct DeadLetter {
     /// The queue in which it was received.
     pub(crate) queue: String,
-    /// How often it was received there.
+    /// Number of times it was received there.
     pub(crate) attempts: i32,
     /// Microseconds since 1970.
     pub(crate) first_received_unix_us: Option<i64>,

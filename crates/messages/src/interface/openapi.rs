@@ -194,7 +194,7 @@ fn carrying(response: ResponseBuilder, content: Content) -> ResponseBuilder {
                 "Waystage-Dead-Letter",
                 HeaderBuilder::new()
                     .schema(Some(dead))
-                    .description(Some("The document `DeadLetter`. Missing: it is not a dead letter."))
+                    .description(Some("The document `DeadLetter`. Messages that are not dead letters do not have it."))
                     .build(),
             );
             let of_lease = [

@@ -21,7 +21,7 @@ pub(crate) const PROBLEM_TYPES: &[ProblemType] = &[
     problem_type(
         "lease-expired",
         410,
-        "the lease has expired (an acknowledgement: another client has the message), or never existed",
+        "the lease has expired or never existed; for an acknowledgement, another client has taken the message",
     ),
     problem_type("body-too-large", 413, "the body exceeds the limit"),
     problem_type("not-json", 415, "the media type of the body is not JSON"),

@@ -16,9 +16,13 @@ const RECEIVER: Parameter = Parameter {
 };
 
 const AFTER: Parameter =
-    query("after", Value::Name, "Lists names after this one: the `next` of the page before.", "orders");
-const PAGE: Parameter =
-    query("max", Value::Count(|_| NAMES_MAX), "How many names to list. Without it, as many as possible.", "100");
+    query("after", Value::Name, "Lists the names after this one. Give the `next` of the previous page.", "orders");
+const PAGE: Parameter = query(
+    "max",
+    Value::Count(|_| NAMES_MAX),
+    "Number of names to list. By default, the largest allowed number.",
+    "100",
+);
 
 pub(crate) const OPERATIONS: &[Operation] = &[
     Operation {
@@ -27,7 +31,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         handler: Handler::Work(queues::list_queues),
         id: "listQueues",
         summary: "Lists the names of all queues.",
-        details: "The list has `next` if there may be more names.",
+        details: "The list contains `next` if there may be more names.",
         parameters: &[AFTER, PAGE],
         body: Body::Nothing,
         replies: &[reply(200, Content::Json("Queues"), "The names.")],
@@ -78,7 +82,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         handler: Handler::Work(queues::waiting_queues),
         id: "waitingQueues",
         summary: "Lists the queues that have messages addressed to this receiver.",
-        details: "The list has `next` if there may be more names, even if it is empty: one request looks into 10 000 queues.",
+        details: "The list contains `next` if there may be more names, even if it is empty: one request examines at most 10 000 queues.",
         parameters: &[RECEIVER, AFTER, PAGE],
         body: Body::Nothing,
         replies: &[reply(200, Content::Json("Queues"), "The names; possibly none.")],

@@ -18,7 +18,7 @@ pub(crate) const KEY_PATTERN: &str = "^[!-~]+$";
 /// Names in one page of a list of queues.
 pub(crate) const NAMES_MAX: usize = 1000;
 
-/// The longest `backoff` of a queue, and the longest pause that follows from it.
+/// The longest `backoff` of a queue, and the longest pause after doubling.
 pub(crate) const BACKOFF_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// The highest `attempts` of a queue.

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// The values of the label `operation`.
 pub(crate) const OPERATION_LABELS: [&str; 7] = ["send", "pop", "receive", "lease", "peek", "queues", "other"];
-/// What happens to a message whose lease, delay or expiry is over: it is visible in its queue again, it moves to the dead-letter queue, it
+/// The outcomes for a message whose lease, delay or expiry has ended: it is visible again, it moves to the dead-letter queue, it
 /// is deleted, or it waits for the queue's backoff.
 pub(crate) const DUE_OUTCOMES: [&str; 4] = ["visible", "dead_lettered", "deleted", "postponed"];
 /// The intervals of a request, and its total time.
@@ -37,11 +37,11 @@ pub(crate) struct Counts {
     pub(crate) connect_failures: u64,
     /// Messages that the database refused to redeliver.
     pub(crate) redelivery_failures: u64,
-    /// Commits that waited too long for a synchronous standby.
+    /// Batches whose commit waited too long for a synchronous standby.
     pub(crate) replication_timeouts: u64,
     /// Records dropped because the disk was too slow.
     pub(crate) records_dropped: u64,
-    /// Messages whose lease, delay or expiry was over, by [`DUE_OUTCOMES`].
+    /// Messages whose lease, delay or expiry has ended, by [`DUE_OUTCOMES`].
     pub(crate) due: [u64; DUE_OUTCOMES.len()],
 }
 
@@ -130,7 +130,7 @@ impl Journal {
         self.lock().replication_timeouts += 1;
     }
 
-    /// Counts messages whose lease, delay or expiry was over, by their place in [`DUE_OUTCOMES`].
+    /// Counts messages whose lease, delay or expiry has ended, by the index of the outcome in [`DUE_OUTCOMES`].
     pub(crate) fn count_due(&self, to: usize, messages: u64) {
         self.lock().due[to] += messages;
     }

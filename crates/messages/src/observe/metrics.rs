@@ -58,7 +58,7 @@ pub(crate) fn page(snapshot: &MetricsSnapshot) -> String {
         ),
         (
             "replication_timeouts_total",
-            "Commits that waited too long for a synchronous standby.",
+            "Batches given up because their commit waited too long for a synchronous standby.",
             counts.replication_timeouts,
         ),
         ("records_dropped_total", "Records dropped because the disk was too slow.", counts.records_dropped),
@@ -69,7 +69,7 @@ pub(crate) fn page(snapshot: &MetricsSnapshot) -> String {
         line(&mut page, &name, "", &value);
     }
     let name = "waystage_messages_due_total";
-    head(&mut page, name, "counter", "Messages whose lease, delay or expiry was over, by what happened to them.");
+    head(&mut page, name, "counter", "Messages whose lease, delay or expiry has ended, by outcome.");
     for (outcome, number) in DUE_OUTCOMES.iter().zip(counts.due) {
         line(&mut page, name, &format!("outcome=\"{outcome}\""), &number);
     }

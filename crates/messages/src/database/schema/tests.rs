@@ -1,4 +1,4 @@
-//! Two versions of the program at one database, with a step between them that older programs survive, and with one that they do not.
+//! Two versions of the program at one database, separated by a compatible or by an incompatible step.
 
 use super::*;
 use crate::database::connector::{Connector, HANDSHAKE_TIMEOUT};
