@@ -17,8 +17,8 @@ pub struct SchemaState {
 ///
 /// # Errors
 ///
-/// When the database cannot be reached, refuses a step, or has a schema that this program cannot work with, or when a missing step would
-/// break an older service that is connected.
+/// If the database cannot be reached or refuses a step, if this program cannot use its schema, or if a missing step would break an older
+/// service that is connected.
 pub fn migrate(config: &Config, only_check: bool) -> Result<SchemaState, MessagesError> {
     let database = database(config)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(MessagesError::Threads)?;

@@ -33,7 +33,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// Connections to `admin-listen`.
+/// The largest number of connections to `admin-listen`.
 const ADMIN_CONNECTIONS_MAX: usize = 100;
 
 /// Why the service did not start.
@@ -218,7 +218,7 @@ impl RunningService {
         self.address
     }
 
-    /// The address for operators, if it is not the same.
+    /// The address for operators, if they have their own.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin_address
     }
@@ -230,7 +230,9 @@ impl RunningService {
     ///
     /// When the certificate cannot be read, or when tokens or TLS would be switched on or off, which needs a restart. Nothing changes then.
     pub fn reload(&self, config: &Config) -> Result<(), MessagesError> {
-        let refuse = |what: &str| Err(MessagesError::Setting(format!("{what} cannot be switched on or off; restart")));
+        let refuse = |what: &str| {
+            Err(MessagesError::Setting(format!("{what} cannot be switched on or off by a reload; restart the service")))
+        };
         if self.tokens.is_empty() != config.tokens.is_empty() {
             return refuse("tokens");
         }

@@ -101,12 +101,12 @@ pub(crate) fn run(arguments: &MessagesArguments) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads tokens and certificates again. A mistake changes nothing.
+/// Reads tokens and certificates again. If the configuration has an error, nothing changes.
 fn reload(running: &RunningService, arguments: &MessagesArguments) {
     match config(arguments).and_then(|config| running.reload(&config).map_err(|error| error.to_string())) {
-        Ok(()) => eprintln!("waystage: messages: tokens and certificates are read again"),
+        Ok(()) => eprintln!("waystage: messages: tokens and certificates were read again"),
         Err(line) => {
-            eprintln!("waystage: messages: not reloaded, the previous tokens and certificates stay valid: {line}");
+            eprintln!("waystage: messages: not reloaded; the previous tokens and certificates stay valid: {line}");
         }
     }
 }

@@ -21,7 +21,7 @@ impl StopSignals {
         signals.map(StopSignals).map_err(|error| format!("cannot take over signals: {error}"))
     }
 
-    /// The same, and SIGHUP, which asks for a reload.
+    /// Like `take_over`, and adds SIGHUP, which requests a reload.
     #[cfg(feature = "messages")]
     pub(crate) fn take_over_with_reload() -> Result<StopSignals, String> {
         let signals = StopSignals::take_over()?;

@@ -61,7 +61,7 @@ fn the_schema_can_be_checked_and_migrated_without_a_service() {
     let (code, printed, error) = migrate(&["--check"]);
     assert_eq!((code, printed.as_str()), (1, ""));
     assert!(
-        error.starts_with("waystage: the schema is at step 0, and this program knows ") && !error.contains('\n'),
+        error.starts_with("waystage: the schema is at step 0, but this program needs step ") && !error.contains('\n'),
         "{error}"
     );
     let (code, printed, error) = migrate(&[]);

@@ -1,6 +1,6 @@
 -- Handles a batch of messages that are due: back into their queue in their old place, into the dead-letter queue after the last attempt, or
 -- deleted if the message expired or its queue was deleted. If the queue has a backoff, a message whose lease expired waits for it first.
--- Rows and queues that another transaction has locked are left to it. The rows with a `skipped_id` are the queues whose messages were left.
+-- Rows and queues that another transaction has locked are skipped. Rows with a `skipped_id` name the skipped queues.
 WITH due AS MATERIALIZED (
     SELECT queue_id, id, attempts, expires_at, lease_secret IS NOT NULL AND NOT is_backing_off AS has_expired FROM invisible_message
     WHERE due_at <= now() AND due_at > to_timestamp($1::bigint / 1000.0) AND queue_id <> ALL ($3::integer[]) AND id <> ALL ($4::bigint[])

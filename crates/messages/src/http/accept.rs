@@ -53,7 +53,7 @@ pub(crate) struct Acceptor {
     pub(crate) clients: ClientLimits,
     pub(crate) connections: Arc<ClientConnections>,
     pub(crate) shares: Arc<AddressShares>,
-    /// If set, clients must use TLS. Its certificate can be replaced.
+    /// If set, clients must use TLS. The certificate can be replaced while the service runs.
     pub(crate) tls: Option<watch::Receiver<Arc<ServerConfig>>>,
     /// Becomes true when the service shuts down.
     pub(crate) shutdown: watch::Receiver<bool>,

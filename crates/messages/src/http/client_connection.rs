@@ -101,7 +101,7 @@ impl ClientConnection {
         state.unsent.push(UnsentReply { request, written_before, sent_at_bytes: written_before + body_bytes + 1 });
     }
 
-    /// Whether the kernel has not accepted all replies.
+    /// Whether the kernel has not yet accepted all bytes of the replies.
     pub(crate) fn has_unsent_reply(&self) -> bool {
         !self.lock().unsent.is_empty()
     }

@@ -1,5 +1,5 @@
-//! The JSON document of several messages as a response body. Its pieces are made when the client has read the ones before, and each counts
-//! as memory until it is written. So a client that reads slowly holds the messages that it has not read, and no copy of them.
+//! The JSON document of several messages as a response body. A piece is built when the client has read the previous one, and counts as
+//! memory until it is written. So for a slow client, the service stores the unread messages and at most one piece of the document.
 
 use crate::interface::documents::{MessageDocument, Messages};
 use crate::path::memory::Reservation;
@@ -18,10 +18,10 @@ use std::task::{Context, Poll};
 /// A piece ends after the message with which it reaches this size.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// The part of the document that was not made yet.
+/// The part of the document that has not been built yet.
 #[derive(Debug)]
 pub(crate) struct MessageList {
-    /// The messages with the bytes of their text.
+    /// The messages, each with the size of its JSON.
     messages: VecDeque<(Message, usize)>,
     /// What precedes the next message.
     before: Vec<u8>,
@@ -31,7 +31,7 @@ pub(crate) struct MessageList {
 }
 
 impl MessageList {
-    /// The reservation has the bytes of the messages' bodies.
+    /// The reservation covers the bodies of the messages.
     pub(crate) fn new(messages: Vec<Message>, reservation: Reservation) -> MessageList {
         let mut before = json(&Messages { messages: Vec::new() });
         let after = before.split_off(before.len() - 2);

@@ -84,13 +84,13 @@ impl Problem {
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body-too-large", "Body too large", detail)
     }
 
-    /// The HTTP library refuses the request line.
+    /// The problem if the HTTP library refuses the request line.
     pub(crate) fn path_too_long() -> Problem {
-        let detail = "path and query have up to 64 KiB";
+        let detail = "path and query can have at most 64 KiB";
         Problem::new(StatusCode::URI_TOO_LONG, "path-too-long", "Path too long", detail)
     }
 
-    /// The HTTP library refuses the head of the request.
+    /// The problem if the HTTP library refuses the head of the request.
     pub(crate) fn head_too_large(detail: &str) -> Problem {
         let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
         Problem::new(status, "head-too-large", "Head too large", detail)
@@ -157,7 +157,7 @@ impl Problem {
     }
 }
 
-/// The status that nginx logs for a client that closed the connection. A client that closed only its sending side reads it.
+/// The status that nginx logs for a client that closed the connection. A client that closed only its sending side receives it.
 fn client_closed() -> StatusCode {
     StatusCode::from_u16(CLIENT_CLOSED).unwrap_or(StatusCode::BAD_REQUEST)
 }

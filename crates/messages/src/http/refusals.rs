@@ -1,21 +1,21 @@
-//! Problem documents for request heads that the HTTP library refuses. It answers them itself, with a status and no body.
+//! Problem documents for request heads that the HTTP library refuses. The library answers them itself, with a status and no body.
 
 use crate::http::problem::Problem;
 use axum::body::Bytes;
 use serde_json::Value;
 
-/// What precedes the status in a reply.
+/// The bytes before the status in a reply.
 const VERSION: &[u8] = b"HTTP/1.1 ";
 /// Replies of operations with these statuses have a body.
 const NO_BODY: &[u8] = b"\r\ncontent-length: 0\r\n";
 
-/// The reply with a problem document, if these bytes are a reply of the library to a head that it refuses.
+/// Returns a reply with a problem document if these bytes are the library's reply to a refused head.
 pub(super) fn replacement(bytes: &[u8]) -> Option<Bytes> {
     let status = bytes.strip_prefix(VERSION)?.get(..4)?;
     let problem = match status {
-        b"400 " => Problem::invalid_request("the head of the request is not HTTP/1.1"),
+        b"400 " => Problem::invalid_request("the head of the request is not valid HTTP/1.1"),
         b"414 " => Problem::path_too_long(),
-        b"431 " => Problem::head_too_large("a head has up to 64 KiB and 100 headers"),
+        b"431 " => Problem::head_too_large("the head of a request can have at most 64 KiB and 100 headers"),
         _ => return None,
     };
     bytes.windows(NO_BODY.len()).any(|window| window == NO_BODY).then(|| reply(&problem))

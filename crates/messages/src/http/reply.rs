@@ -15,8 +15,8 @@ use std::time::Duration;
 /// Marks the reply to a repeated send, which stored nothing.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
-/// Makes the response in the requested format. What it holds is reserved before it is made, and until the client has received it: messages
-/// with the reservation that came with them, other documents that can be large with `reserve`.
+/// Builds the response in the requested format. Its memory is reserved before it is built, and until the client has received it. Messages
+/// bring their reservation; for other documents that can be large, use `reserve`.
 pub(crate) fn response(
     answer: Answer,
     format: ReplyFormat,

@@ -30,9 +30,9 @@ type ResponseFuture = Pin<Box<dyn Future<Output = Response> + Send>>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     All,
-    /// What clients use: queues and messages.
+    /// For clients: queues and messages.
     Clients,
-    /// What operators use: readiness, metrics and the description.
+    /// For operators: readiness, metrics and the OpenAPI description.
     Admin,
 }
 

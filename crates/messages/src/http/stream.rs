@@ -1,5 +1,5 @@
-//! A client's byte stream, which reports to the `ClientConnection` how many bytes pass. Does not interpret them. The TCP connection below it
-//! is shared with `ClientSocket`.
+//! A client's byte stream. It reports to the `ClientConnection` how many bytes pass, and replaces the library's replies to refused heads.
+//! The TCP connection below it is shared with `ClientSocket`.
 
 use crate::http::client_connection::ClientConnection;
 use crate::http::refusals;
@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 pub(crate) struct ObservedStream<S> {
     pub(crate) stream: S,
     pub(crate) client: Arc<ClientConnection>,
-    /// What is written instead of a reply of the HTTP library, and how much of it was written.
+    /// The reply that replaces one of the HTTP library, and the number of bytes that were written.
     pub(crate) refusal: Option<(Bytes, usize)>,
 }
 
@@ -48,12 +48,12 @@ impl<S> ObservedStream<S> {
 }
 
 impl<S: AsyncWrite + Unpin> ObservedStream<S> {
-    /// Replaces a reply without a body, with which the HTTP library refuses a head, by one with a problem document. None if these bytes are
-    /// not such a reply.
+    /// If these bytes are the reply with which the HTTP library refuses a head, writes a reply with a problem document instead. Otherwise
+    /// returns none.
     fn poll_refusal(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Option<Poll<io::Result<usize>>> {
         if self.refusal.is_none() {
             let reply = refusals::replacement(bytes)?;
-            // A message's body can look like a refusal. Then a reply is being written; the library refuses a head between two replies.
+            // The body of a message can look like a refusal. The library refuses a head only between two replies.
             if self.client.has_unsent_reply() {
                 return None;
             }
@@ -126,7 +126,7 @@ impl AsyncRead for SharedStream {
             let (room, mut read) = (buffer.remaining(), 0);
             let tried = self.0.try_io(Interest::READABLE, || {
                 read = self.0.try_read_buf(buffer)?;
-                // A read that leaves room has emptied the socket. The next one waits for an event, instead of trying in vain.
+                // A read that did not fill the buffer has emptied the socket. The next read waits for an event.
                 if read > 0 && read < room { Err(ErrorKind::WouldBlock.into()) } else { Ok(()) }
             });
             match tried {

@@ -25,7 +25,7 @@ pub(crate) struct Tokens {
 pub(crate) struct Grant(Option<(Arc<TokenConfig>, Arc<Share>)>);
 
 impl Tokens {
-    /// All tokens of one sender have one share of this many bytes.
+    /// All tokens of one sender have one share of the memory, with this many bytes.
     pub(crate) fn new(tokens: &[TokenConfig], share_bytes: usize) -> Tokens {
         let all = Tokens { by_hash: Arc::default(), share_bytes, are_needed: !tokens.is_empty() };
         all.replace(tokens);

@@ -99,7 +99,7 @@ impl Admission {
             Work::DeleteQueue(name) => Some((name.clone(), true)),
             _ => None,
         };
-        // Reading a body waits for memory. These requests have no body, so they wait here: their replies can be large.
+        // Requests with a body wait for memory when the body is read. These have no body but can have large replies, so they wait here.
         if work.has_large_answer() {
             self.memory.wait_for_room(&caller.share).await?;
         }

@@ -112,7 +112,7 @@ impl Worker<'_> {
                 }
             }
             Err(error) if jobs.len() > 1 && error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
-                // Another transaction holds one of the keys. It must not fail the sends with other keys.
+                // Another transaction has locked one of the keys. Only the send with this key may fail.
                 for job in jobs {
                     Box::pin(self.send_with(vec![job])).await;
                 }

@@ -21,12 +21,12 @@ pub(crate) struct AddressShares {
 }
 
 impl AddressShares {
-    /// Each address has this limit of bytes.
+    /// `limit` is the number of bytes for each address.
     pub(crate) fn new(limit: usize) -> AddressShares {
         AddressShares { limit, shares: Mutex::default() }
     }
 
-    /// The share of an address, which all its connections have together. In IPv6 a client has a whole network of 64 bits.
+    /// The share of an address, common to all its connections. All IPv6 addresses with the same first 64 bits have one share.
     pub(crate) fn of(&self, address: IpAddr) -> Arc<Share> {
         let network = match address {
             IpAddr::V4(_) => address,
@@ -36,7 +36,7 @@ impl AddressShares {
         if let Some(share) = shares.get(&network).and_then(Weak::upgrade) {
             return share;
         }
-        // Only addresses without connections are removed, and only when a map would grow anyway.
+        // Addresses without connections are removed when the map would otherwise grow.
         if shares.len() == shares.capacity() {
             shares.retain(|_, share| share.strong_count() > 0);
         }
@@ -63,6 +63,6 @@ mod tests {
         for number in 0..1000_u32 {
             shares.of(IpAddr::V4(number.into()));
         }
-        assert!(shares.shares.lock().unwrap().len() < 100, "those without connections are removed");
+        assert!(shares.shares.lock().unwrap().len() < 100, "shares without connections are removed");
     }
 }

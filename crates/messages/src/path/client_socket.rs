@@ -1,5 +1,5 @@
-//! Whether the client of a request is still there. A message that is handed out to a client that has left is lost, or in flight until its
-//! lease ends. Asks the kernel, because bytes that were not read yet hide the end of a connection from the HTTP library.
+//! Checks whether the client of a request has closed its connection. A message for such a client would be lost, or in flight until its
+//! lease ends. The kernel is asked, because unread bytes hide the end of a connection from the HTTP library.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::future::pending;
@@ -19,7 +19,7 @@ impl ClientSocket {
     /// Whether the client has closed or reset its side of the connection.
     pub(crate) fn has_left(&self) -> bool {
         let Some(stream) = &self.0 else { return false };
-        // Errors and the end of both sides are reported without being requested.
+        // The kernel also reports errors and the end of both sides (POLLERR, POLLHUP).
         let mut sockets = [PollFd::new(stream, PollFlags::RDHUP)];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         poll(&mut sockets, Some(&at_once)).is_ok_and(|ready| ready > 0)
@@ -28,7 +28,7 @@ impl ClientSocket {
     /// Waits until the client has closed or reset its side of the connection.
     pub(crate) async fn left(&self) {
         match &self.0 {
-            // This interest stands for the end of the stream only. Bytes that arrive are part of another one.
+            // `PRIORITY` reports the end of the stream, but not bytes that arrive (`READABLE`).
             Some(stream) if stream.ready(Interest::PRIORITY).await.is_ok() => {}
             _ => pending().await,
         }

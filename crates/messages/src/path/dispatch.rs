@@ -17,15 +17,15 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use tokio::task::JoinHandle;
 
-/// A send whose key belongs to a running transaction fails after this time.
+/// A send fails after this time if a running transaction has locked its key.
 const KEY_LOCK_TIMEOUT: &str = "500ms";
 
 /// The job queues, whose lanes run as tasks.
 #[derive(Debug)]
 pub(crate) struct Dispatcher {
-    /// Of the message queues; the index is the lane, or 0 for the pool.
+    /// The job queues for work on message queues; the index is the lane, or 0 for the pool.
     queues: Vec<Arc<JobQueue>>,
-    /// Of work that could delay messages.
+    /// The job queue for work that could delay messages.
     lists: Arc<JobQueue>,
     keyed: Arc<JobQueue>,
     /// Replaces the queues if there is no database.
@@ -66,7 +66,7 @@ impl Dispatcher {
             taken_bytes: limits.statement_bytes,
         };
         let queues: Vec<_> = (0..queues).map(|_| Arc::new(JobQueue::new(bounds))).collect();
-        // One connection each, which does equal requests together.
+        // One connection each. A batch executes equal requests with one statement.
         let [lists, keyed] = [(); 2].map(|()| Arc::new(JobQueue::new(Bounds { taken_requests: usize::MAX, ..bounds })));
         let lane = |(number, (queue, lock_timeout)): (usize, (&Arc<JobQueue>, Option<&'static str>))| Lane {
             number: u16::try_from(number).unwrap_or(u16::MAX),

@@ -20,7 +20,7 @@ pub(crate) enum BackgroundLoop {
 pub(crate) const LOOP_LABELS: [&str; 4] = ["redelivery", "cleanup", "low_water", "peers"];
 /// A loop without a finished round for this long makes the service not ready. Each round and each pause is much shorter.
 const ROUND_MAX: Duration = Duration::from_secs(60);
-/// The same for a loop whose latest round failed.
+/// The same limit for a loop whose latest round failed.
 const FAILING_MAX: Duration = Duration::from_secs(5);
 
 /// The state of the database and of the loops.
@@ -82,7 +82,7 @@ impl Health {
         let ages = self.ages().unwrap_or_default();
         for ((name, age), failure) in LOOP_LABELS.iter().zip(ages).zip(self.failures().iter()) {
             if let Some(reason) = failure.as_ref().filter(|_| age > FAILING_MAX) {
-                return Err(Failure::NotReady(format!("{name} fails: {reason}")));
+                return Err(Failure::NotReady(format!("the background loop {name} fails: {reason}")));
             }
         }
         match LOOP_LABELS.iter().zip(ages).find(|(_, age)| *age > ROUND_MAX) {
@@ -113,9 +113,12 @@ mod tests {
         assert_eq!(health.check(), Ok(()));
         assert_eq!(health.ages().unwrap()[0], Duration::from_secs(2));
         health.note_failure(BackgroundLoop::Peers, "too many connections".into());
-        assert_eq!(health.check(), Ok(()), "one failure can be chance");
+        assert_eq!(health.check(), Ok(()), "a single failure is ignored");
         manual.advance(2 * FAILING_MAX);
-        assert_eq!(health.check(), Err(Failure::NotReady("peers fails: too many connections".into())));
+        assert_eq!(
+            health.check(),
+            Err(Failure::NotReady("the background loop peers fails: too many connections".into()))
+        );
         health.note_round(BackgroundLoop::Peers);
         assert_eq!(health.check(), Ok(()));
         health.set_database(Err(Failure::DatabaseDown));

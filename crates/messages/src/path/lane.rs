@@ -33,7 +33,7 @@ pub(crate) struct Lane {
     pub(crate) memory: Arc<Memory>,
     pub(crate) clock: Clock,
     pub(crate) journal: Arc<Journal>,
-    /// How long a statement waits for a lock of another transaction, as PostgreSQL writes it; none: as long as a statement can take.
+    /// How long a statement waits for another transaction's lock, in PostgreSQL's notation; none: as long as a statement can take.
     pub(crate) lock_timeout: Option<&'static str>,
 }
 
@@ -60,7 +60,7 @@ impl Lane {
                     answered = Instant::now();
                 }
             }
-            // As late as possible: a message that is taken out for a client that has left is lost.
+            // As late as possible, because a message that is popped for a client that has left is lost.
             let now = self.clock.now();
             for job in jobs.extract_if(.., |job| job.is_abandoned(now)) {
                 job.end(Err(Failure::ClientClosed));

@@ -1,6 +1,6 @@
 //! Limits the bytes of bodies and replies in memory: of each client, and of all clients together. Bodies are read only as far as there is
 //! room. Messages from the database are always accepted, because they are no longer in the database; but without room, no request fetches
-//! more. Replies leave a part of the memory to bodies, so that clients that read slowly do not stop sends.
+//! more. Replies cannot use all of the memory, so that clients that read slowly do not stop sends.
 
 use crate::path::failure::Failure;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use tokio::sync::{Mutex, Notify};
 
 /// A request that finds no room fails after this time.
 const WAITED_FOR: Duration = Duration::from_secs(2);
-/// Replies can occupy this part of the memory.
+/// The part of the memory that replies can occupy.
 const REPLIES: (usize, usize) = (3, 4);
 
-/// A limit, and the reservations below it.
+/// A limit, and the sum of the reservations.
 #[derive(Debug)]
 struct Account {
     limit: usize,
@@ -27,7 +27,7 @@ struct Account {
 #[derive(Debug)]
 pub(crate) struct Memory {
     total: Account,
-    /// The replies among them.
+    /// The part of `total` that replies occupy.
     replies: Account,
     refused: AtomicU64,
     refused_of_client: AtomicU64,
@@ -40,7 +40,7 @@ pub(crate) struct Share {
     replies: Account,
 }
 
-/// What is in reserved memory.
+/// The content of reserved memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Content {
     Body,
@@ -114,7 +114,7 @@ impl Memory {
         }
     }
 
-    /// Waits until this client can have more replies.
+    /// Waits until there is room for more replies to this client.
     pub(crate) async fn wait_for_room(&self, share: &Share) -> Result<(), Failure> {
         if !share.replies.add(0).await {
             return Err(self.refuse_client());
@@ -122,7 +122,7 @@ impl Memory {
         if self.replies.add(0).await && self.total.add(0).await { Ok(()) } else { Err(self.refuse()) }
     }
 
-    /// Whether this client can have more replies now; if not, which limit is reached.
+    /// Checks whether there is room for more replies to this client. The error names the limit that was reached.
     pub(crate) fn check_room(&self, share: &Share) -> Result<(), Failure> {
         if !share.replies.has_room() {
             return Err(self.refuse_client());
@@ -135,7 +135,7 @@ impl Memory {
         Reservation { memory: self.clone(), share: share.clone(), content: Content::Body, bytes: 0 }
     }
 
-    /// Reserves bytes of a reply, even if they exceed the limit: what was fetched is in memory already.
+    /// Reserves bytes of a reply, even beyond the limit, because fetched messages are in memory already.
     pub(crate) fn reserve_reply(self: &Arc<Memory>, share: &Arc<Share>, bytes: usize) -> Reservation {
         let mut reservation =
             Reservation { memory: self.clone(), share: share.clone(), content: Content::Reply, bytes: 0 };
@@ -205,7 +205,7 @@ impl Reservation {
         self.bytes += bytes;
     }
 
-    /// Gives back a part.
+    /// Releases a part.
     fn shrink(&mut self, bytes: usize) {
         self.bytes -= bytes;
         self.memory.total.remove(bytes);
@@ -215,7 +215,7 @@ impl Reservation {
         }
     }
 
-    /// Replaces some bytes of this reservation by those of a part of the reply that is made from them. The part counts before it is made.
+    /// Builds a part of the reply. Its bytes are reserved before it is built, and then replace `bytes` of this reservation.
     pub(crate) fn replace(&mut self, bytes: usize, made_bytes: usize, make: impl FnOnce() -> Vec<u8>) -> ReservedBytes {
         let reservation = self.memory.reserve_reply(&self.share, made_bytes);
         let made = make();

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 pub(crate) struct Bounds {
     pub(crate) waiting_requests: usize,
     pub(crate) waiting_bytes: usize,
-    /// Of one sender or receiver.
+    /// Waiting requests of one sender or receiver.
     pub(crate) waiting_of_party: usize,
     pub(crate) waiting_bytes_of_party: usize,
     pub(crate) taken_requests: usize,
@@ -116,7 +116,7 @@ impl JobQueue {
         self.arrived.notify_one();
     }
 
-    /// How many jobs were refused because of the limit of all, and because of the quota of their sender or receiver.
+    /// The numbers of jobs refused because of the common limit, and because of the quota of their sender or receiver.
     pub(crate) fn refused(&self) -> [u64; 2] {
         [self.refused.load(Ordering::Relaxed), self.refused_of_party.load(Ordering::Relaxed)]
     }
@@ -130,7 +130,7 @@ impl JobQueue {
         let mut taken = Vec::new();
         let (mut messages, mut bytes) = (0, 0);
         while let Some(job) = state.jobs.front() {
-            // The client is gone, so no message must be removed from the database for it.
+            // The client has left, so no message must be removed from the database for it.
             let is_over = job.back.is_closed();
             if !is_over {
                 messages += job.work.message_count();
@@ -169,7 +169,7 @@ impl State {
     }
 }
 
-/// Names with equal hashes would share a quota, which does no harm.
+/// Names with equal hashes share a quota, which is rare and harmless.
 fn party_of(job: &Job) -> u64 {
     let mut hasher = DefaultHasher::new();
     job.work.party().hash(&mut hasher);
@@ -264,6 +264,6 @@ mod tests {
         assert_eq!(queue.take().await.unwrap().len(), 2);
         assert_eq!(queue.take().await.unwrap().len(), 2);
         assert!(queue.lock().parties.is_empty());
-        assert_eq!(push("greedy", 1), Ok(()), "what was taken does not count any more");
+        assert_eq!(push("greedy", 1), Ok(()), "jobs that were taken no longer count");
     }
 }

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 /// What is due later than this is found in time by the redelivery's own schedule.
 const SOON_MS: i64 = 1000;
 
-/// Jobs that have waited this long are done only if their clients are still there.
+/// After waiting this long, a job is executed only if its client has not left.
 const CHECKED_AFTER: Duration = Duration::from_secs(1);
 
 /// A message to store.
@@ -116,10 +116,10 @@ pub(crate) struct Page {
     pub(crate) prefixes: Option<Vec<String>>,
 }
 
-/// Where a job is done.
+/// The lane that executes a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Destination {
-    /// The lane of its message queue.
+    /// The lane of the job's message queue.
     Queue,
     /// A lane for work that can take long, so that it does not delay messages.
     Lists,
@@ -138,7 +138,7 @@ pub(crate) struct Message {
     /// Microseconds since 1970.
     pub(crate) sent_unix_us: i64,
     pub(crate) body: Vec<u8>,
-    /// If it is a dead letter: where it comes from, and why.
+    /// For a dead letter: its origin, and the reason for its move.
     pub(crate) dead_letter: Option<DeadLetter>,
     /// None if it was popped or peeked at.
     pub(crate) lease: Option<Lease>,
@@ -155,7 +155,7 @@ pub(crate) enum Answer {
     Messages(Vec<Message>),
     Queues {
         names: Vec<String>,
-        /// Where the next page begins; none: this is the last one.
+        /// The name after which the next page begins; none on the last page.
         next: Option<String>,
     },
     /// Whether the queue is new.
@@ -256,7 +256,7 @@ impl Work {
         lists || matches!(self, Work::Pop(_) | Work::Receive(..) | Work::Peek(_))
     }
 
-    /// Where the work is done. The index by sender has the messages of all queues, so fetches by sender can take long.
+    /// The lane for the work. The index by sender contains the messages of all queues, so fetches by sender can be slow.
     pub(crate) fn destination(&self) -> Destination {
         match self {
             Work::Send(send) if !send.key.is_empty() => Destination::Keyed,
@@ -268,7 +268,7 @@ impl Work {
         }
     }
 
-    /// The sender or receiver whose quota the work counts for; empty if it names none.
+    /// The sender or receiver whose quota includes the work; empty if there is none.
     pub(crate) fn party(&self) -> &str {
         match self {
             Work::Send(send) => &send.sender,
@@ -327,8 +327,8 @@ impl SendRequest {
 }
 
 impl Job {
-    /// Whether the job is not worth doing any more, because its client has left. A check costs a system call, so other work than taking
-    /// messages is checked only if it waited for long: then the service is overloaded, and many clients may have left.
+    /// Whether the job is to be dropped, because its client has left. The check is a system call. For work that takes no messages, it is
+    /// made only after a long wait: then the service is overloaded, and many clients may have left.
     pub(crate) fn is_abandoned(&self, now: Nanos) -> bool {
         let waited = now.after(self.measurements.clock.at(Stage::Enqueued));
         (self.work.takes_messages() || waited > CHECKED_AFTER) && self.caller.socket.has_left()

@@ -39,7 +39,7 @@ pub(super) fn run(arguments: &MigrateArguments) -> Result<ExitCode, String> {
     let SchemaState { step, known } = messages::migrate(&config, arguments.check).map_err(|error| error.to_string())?;
     if step < known {
         return Err(format!(
-            "the schema is at step {step}, and this program knows {known}; run waystage messages migrate"
+            "the schema is at step {step}, but this program needs step {known}; run waystage messages migrate"
         ));
     }
     announce(&format!("schema    step {step}, up to date"));

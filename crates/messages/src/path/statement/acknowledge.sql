@@ -1,5 +1,5 @@
--- Deletes messages of leases that were not lost: in flight, or visible again. The places of other leases are not returned. Sorted, so that
--- two such statements lock rows in the same order.
+-- Deletes messages of leases that were not lost: in flight, or visible again. Returns the indices of these leases. Sorted, so that two
+-- such statements lock rows in the same order.
 WITH request AS MATERIALIZED (
     SELECT place, queue_id, id, secret::uuid AS secret
     FROM unnest($1::integer[], $2::bigint[], $3::text[]) WITH ORDINALITY AS t (queue_id, id, secret, place)

@@ -15,8 +15,8 @@ struct Columns<'r> {
 }
 
 impl Statements {
-    /// Applies one action to the leases of all requests. Returns for each request the places of the leases that were lost or, except for
-    /// acknowledgements, have expired.
+    /// Applies one action to the leases of all requests. Returns for each request the indices of the leases for which it failed: those that
+    /// were lost and, except for acknowledgements, those that have expired.
     pub(crate) async fn apply_lease_action(
         &self,
         client: &Client,
@@ -44,10 +44,11 @@ impl Statements {
         Ok(all.iter().map(failed).collect())
     }
 
-    /// Acknowledges leases, and returns whether each was not lost. A lease whose message is gone was acknowledged before.
+    /// Acknowledges leases, and returns for each whether this succeeded. It fails only for lost leases. If a message is gone and its lease
+    /// was not lost, it was acknowledged before.
     async fn acknowledge(&self, client: &Client, leases: &[(&LeaseToken, i64)]) -> Result<Vec<bool>, Error> {
         let mut is_done = vec![false; leases.len()];
-        // A message that becomes visible while the first statement runs is in neither of its places, so there is a second one.
+        // The first statement can miss a message that becomes visible while it runs, so it runs a second time.
         for _ in 0..2 {
             let left = remaining(&is_done);
             if left.is_empty() {
@@ -89,7 +90,7 @@ fn remaining(is_done: &[bool]) -> Vec<usize> {
     is_done.iter().enumerate().filter_map(|(index, is_done)| (!is_done).then_some(index)).collect()
 }
 
-/// The places in the rows of a statement, from 0.
+/// The indices in the rows of a statement, from 0.
 fn places(rows: &[Row]) -> impl Iterator<Item = usize> {
     rows.iter().map(|row| usize::try_from(row.get::<_, i64>(0)).unwrap_or(0) - 1)
 }

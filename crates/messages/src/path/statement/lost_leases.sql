@@ -1,4 +1,4 @@
--- The places of leases that were lost, or never existed: their queue is unknown, or their message is in flight with another lease.
+-- The indices of leases that were lost, or never existed: their queue is unknown, or their message is in flight with another lease.
 SELECT place FROM unnest($1::integer[], $2::bigint[], $3::text[]) WITH ORDINALITY AS request (queue_id, id, secret, place)
 WHERE NOT EXISTS (SELECT FROM queue WHERE queue.id = request.queue_id) OR EXISTS (
     SELECT FROM lost_lease AS l WHERE l.queue_id = request.queue_id AND l.id = request.id AND l.secret = request.secret::uuid

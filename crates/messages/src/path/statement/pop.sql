@@ -43,7 +43,7 @@ WITH request AS MATERIALIZED (
 ), taken AS (
     DELETE FROM message WHERE ctid = ANY (ARRAY(SELECT chosen.row FROM chosen)) RETURNING *
 ), lost AS (
-    -- The holders of expired leases can no longer acknowledge these messages.
+    -- From now on, the previous holders of these messages, whose leases have expired, cannot acknowledge them.
     INSERT INTO lost_lease (queue_id, id, secret) SELECT queue_id, id, lease_secret FROM taken WHERE lease_secret IS NOT NULL
     ON CONFLICT DO NOTHING
 ){then}

@@ -30,7 +30,7 @@ fn receive(take: &str) -> String {
     take.replace("{then}", &then).replace("{rows}", "leased").replace("{lease}", LEASE_COLUMNS)
 }
 
-/// A list with its condition for prefixes, which are in this parameter.
+/// A statement that lists queues, with the condition for prefixes; `parameter` contains the prefixes.
 fn with_prefixes(list: &str, parameter: &str) -> String {
     let condition = "({p}::text[] IS NULL OR EXISTS (SELECT FROM unnest({p}::text[]) AS t (prefix) WHERE starts_with(name, prefix)))";
     list.replace("{prefixes}", &condition.replace("{p}", parameter))
@@ -43,7 +43,7 @@ fn scoped(text: &str) -> [String; 2] {
     [from.replace("{scope}", IN_A_QUEUE), all.replace("{scope}", BY_SENDER)]
 }
 
-/// The statements that pop, and those that receive.
+/// The pop statements and the receive statements.
 fn takes() -> ([String; 2], [String; 2]) {
     let take = &include_str!("pop.sql").replace("{scan_from}", SCAN_FROM);
     let pop = take.replace("{then}", "").replace("{rows}", "taken").replace("{lease}", "");

@@ -14,7 +14,7 @@ pub(crate) enum Sent {
     /// The key belongs to a send with other bodies or receivers.
     KeyReused,
     UnknownQueue,
-    /// The queue's expiry is not longer than the delay.
+    /// The delay is not shorter than the queue's expiry.
     NeverVisible,
 }
 

@@ -8,7 +8,7 @@ WITH request AS MATERIALIZED (
             SELECT id, expiry_ms FROM queue WHERE name = queue_name AND deleted_at IS NULL LIMIT 1
         ) AS queue ON true
 ), never_visible AS MATERIALIZED (
-    -- A message would expire before its delay is over. Its own expiry was checked before; this is the queue's.
+    -- Requests with a message that the queue's expiry would delete before its delay ends. The expiry of the message was checked before.
     SELECT DISTINCT place FROM unnest($4::bigint[], $7::bigint[], $8::bigint[]) AS t (place, delay_ms, expiry_ms) JOIN request USING (place)
     WHERE delay_ms >= coalesce(nullif(t.expiry_ms, 0), request.expiry_ms)
 ), arrived AS MATERIALIZED (

@@ -1,10 +1,10 @@
-//! The plans of all statements: they use indexes, whatever the statistics say.
+//! Checks that the plans of all statements use indexes, for empty, small and large tables.
 
 use super::*;
 use crate::database::connection::Database;
 use crate::embedded::{Embedded, EmbeddedError};
 
-/// Messages in one queue; 10 million with `WAYSTAGE_PLAN_MESSAGES=10000000`.
+/// Number of messages in one queue; `WAYSTAGE_PLAN_MESSAGES` overrides it.
 const MESSAGES: u64 = 1000;
 
 fn texts() -> Vec<String> {
