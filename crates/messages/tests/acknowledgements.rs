@@ -1,4 +1,4 @@
-//! Repeated and late acknowledgements, backoff, and what a dead letter says about its past.
+//! Repeated and late acknowledgements, backoff, and the origin that a dead letter reports.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -37,10 +37,10 @@ fn repeated(address: SocketAddr) {
     }
     assert_eq!(lease_action(&mut client, &job, "extend"), 410);
     client.short("DELETE", "/v1/queues/jobs");
-    assert_eq!(lease_action(&mut client, &job, "acknowledge"), 204, "also after its queue was deleted");
+    assert_eq!(lease_action(&mut client, &job, "acknowledge"), 204, "even after its queue was deleted");
 }
 
-/// The lease has expired, and nobody else has taken the message.
+/// The lease has expired, and no other client has taken the message.
 fn late(database: &Database, address: SocketAddr) {
     let mut client = Client::connect(address, "alice");
     make(&mut client, "jobs", "");
@@ -160,7 +160,7 @@ fn redelivery_waits_for_the_backoff_of_the_queue() {
     assert_eq!(receive(&mut client, "jobs", "lease=1h&wait=50s").attempt, 4, "a delay replaces the backoff");
     client.short("DELETE", "/v1/queues/jobs");
     database.becomes_zero("SELECT count(*) FROM invisible_message");
-    // Without settings, a message that many attempts did not finish waits, too.
+    // Without settings, a message waits, too, after many attempts.
     make(&mut client, "plain", "");
     client.send("/v1/queues/plain/messages", "poison");
     receive(&mut client, "plain", "lease=1h");

@@ -168,7 +168,7 @@ fn a_head_that_is_too_large_is_refused_and_requests_in_a_row_are_answered_in_ord
     let _ = stream.write_all(long.as_bytes());
     let reply = rest(&mut stream);
     assert!(reply.is_empty() || reply.starts_with("HTTP/1.1 431"), "{reply}");
-    // Refusals of the HTTP library are problem documents, too.
+    // Request heads that the HTTP library refuses get problem documents, too.
     let many = format!("GET /v1/queues HTTP/1.1\r\nhost: localhost\r\n{}\r\n", "x: y\r\n".repeat(101));
     let far = format!("GET /{} HTTP/1.1\r\nhost: localhost\r\n\r\n", "x".repeat(70_000));
     for (head, status, problem) in [

@@ -50,7 +50,7 @@ fn a_poll_whose_client_has_left_takes_no_message() {
         let mut client = Client::connect(address, "alice");
         make(&mut client, "jobs", "");
         for verb in ["pop", "receive"] {
-            // What follows the request stays in a buffer until the request has been answered.
+            // The bytes after the request stay in a buffer until the request has been answered.
             for more in ["", "\r\n", "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"] {
                 for departure in [Departure::Fin, Departure::Reset] {
                     let mut stream = connect(address);

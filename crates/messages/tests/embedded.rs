@@ -1,4 +1,4 @@
-//! The private PostgreSQL: who stops it, and what it refuses to touch.
+//! The private PostgreSQL: waystage stops it even after a kill, refuses links and other files, and writes through no link.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -1,4 +1,4 @@
-//! Tests two PostgreSQL servers with streaming replication: the primary dies or falls silent under sends, and the standby is promoted.
+//! Tests two PostgreSQL servers with streaming replication: the primary is killed or silent during sends, and the standby is promoted.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -18,9 +18,9 @@ use std::time::Duration;
 
 const SENDERS: usize = 4;
 const SENDS: &str = "/v1/queues/q/messages";
-/// Generous, because this machine may be busy.
+/// Longer than necessary, because the machine may be busy.
 const RECOVERY: Duration = Duration::from_secs(40);
-/// Processes of the service whose commit waits for the standby.
+/// Counts the service's processes whose commit waits for the standby.
 const WAITING: &str =
     "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND application_name = 'waystage'";
 
@@ -127,7 +127,7 @@ fn a_failover_without_synchronous_replication_loses_only_what_the_standby_did_no
     pair.primary.becomes_zero("SELECT (count(*) < 200)::int::bigint FROM message");
     let replicated = senders.stop();
     pair.primary.becomes_zero("SELECT count(*) FROM pg_stat_replication WHERE replay_lsn < pg_current_wal_lsn()");
-    // The standby lags from here on.
+    // From here on, the standby receives nothing.
     pair.relay.silence();
     let lagging: BTreeSet<String> = (0..50).map(|number| format!("late-{number}")).collect();
     lagging.iter().for_each(|body| assert_eq!(send(&mut client, body), 201));

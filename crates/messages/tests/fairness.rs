@@ -1,4 +1,4 @@
-//! Slow statements, floods and slow readers: each delays or refuses its own work, and not that of others.
+//! Slow statements, floods of requests and slow readers delay only their own work, not that of other clients.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -30,7 +30,7 @@ fn becomes(what: &str, is_so: impl Fn() -> bool) {
     panic!("{what}");
 }
 
-/// A connection past the service.
+/// A connection to the database that bypasses the service.
 struct Other {
     runtime: tokio::runtime::Runtime,
     client: tokio_postgres::Client,
@@ -88,7 +88,7 @@ fn lists_have_pages() {
     assert_eq!(text.matches("\"q0").count(), 1001, "1000 names, and the last again");
     assert_eq!(client.short("GET", "/v1/queues?after=q10999&max=5").1, "{\"queues\":[\"q11000\",\"z\"]}");
     assert_eq!(client.short("GET", "/v1/queues?after=q10998&max=1").1, "{\"queues\":[\"q10999\"],\"next\":\"q10999\"}");
-    // One request looks into 10 000 queues.
+    // One request examines 10 000 queues.
     let (_, text) = client.short("GET", "/v1/receivers/bob/queues");
     assert_eq!(text, "{\"queues\":[],\"next\":\"q10000\"}");
     assert_eq!(client.short("GET", "/v1/receivers/bob/queues?after=q10000").1, "{\"queues\":[\"z\"]}");
@@ -198,7 +198,7 @@ fn slow_readers_fill_only_their_share_and_release_what_they_have_read() {
     assert_eq!(ask(MODEST, "GET", "/v1/queues/q/messages/head", ""), 200);
     assert_eq!(ask(MODEST, "POST", "/v1/queues/q/messages", "x"), 201);
     assert_eq!(ask(GREEDY, "POST", "/v1/queues/q/messages", "x"), 201, "replies leave room for bodies");
-    // What has been read is released, while the rest of the reply is still there.
+    // The memory of bytes that were read is released, while the rest of the reply remains.
     let mut half = vec![0; 16 << 20];
     slow[0].read_exact(&mut half).unwrap();
     becomes("nothing is released", || metric(address, BUFFERED) < before - (10 << 20) as f64);

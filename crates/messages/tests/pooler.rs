@@ -1,4 +1,4 @@
-//! A connection pooler between the service and PostgreSQL is refused in words, because it drops the settings of the session.
+//! A connection pooler between the service and PostgreSQL is refused with an error that names it, because it drops session settings.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -47,7 +47,7 @@ fn read_startup(client: &mut TcpStream) {
     }
 }
 
-/// Why the service does not start through this server.
+/// The error with which the service refuses to start at this server.
 fn refusal(serve: impl Fn(TcpStream) + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

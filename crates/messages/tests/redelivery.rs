@@ -1,4 +1,4 @@
-//! Redelivery beside other work: expired messages of another queue, a row that cannot be moved, a locked queue, too few connections.
+//! Redelivery during other work: expired messages of another queue, a row that cannot be moved, a locked queue, too few connections.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -102,7 +102,7 @@ fn a_service_whose_loops_cannot_connect_is_not_ready() {
     let running = serve(&messages::Config { database: url, ..config });
     let mut client = Client::connect(running.address(), "alice");
     let text = becomes(&mut client, "GET", "/readyz", 503);
-    // Either a loop has no connection, or the check of the database itself.
+    // Either a loop or the check of the database has no connection.
     let has_reason = text.contains("urn:waystage:problem:not-ready") && text.contains("too many connections");
     assert!(has_reason || text.contains("urn:waystage:problem:database-down"), "{text}");
     running.stop().unwrap();

@@ -137,7 +137,7 @@ impl Poller {
             if error.kind() != io::ErrorKind::Interrupted {
                 return Err(error);
             }
-            // The process was stopped and continued. What has become ready meanwhile is there without a wait.
+            // The process was stopped and continued. Events of this time are returned without a wait.
             timeout = Some(Duration::ZERO);
         }
         ready.extend(self.events.iter().map(|event| Ready {

@@ -203,7 +203,7 @@ fn patient_proxy(server: &GatedServer) -> Proxy {
     })
 }
 
-/// New clients that have as many keys in flight as all new clients may have together.
+/// New clients that together have as many keys in flight as all new clients may have.
 fn crowd(proxy: &Proxy, server: &GatedServer) -> Vec<Client> {
     let before = server.received_so_far();
     let keys: String = (0..16).map(|key| format!(" k{key}")).collect();
@@ -213,7 +213,7 @@ fn crowd(proxy: &Proxy, server: &GatedServer) -> Vec<Client> {
     crowd
 }
 
-/// Lets the server answer, so that the proxy can end.
+/// Lets the server answer, so that the proxy can exit.
 fn answer_all(server: &GatedServer) {
     server.received(server.received_so_far()).iter().for_each(|(_, line)| server.answer(line, "END\r\n"));
 }
@@ -245,7 +245,7 @@ fn a_stored_value_shows_how_large_the_values_of_a_client_are() {
     let before = server.received_so_far();
     writer.send("get a b c\r\n");
     assert_eq!(server.received(before + 1)[before].1, "get a b c");
-    // The other client has seen no value yet.
+    // The other client has neither read nor stored a value yet.
     server.answer("get e f", "END\r\n");
     deleter.send("get d e f\r\n");
     assert_eq!(server.received(before + 2)[before + 1].1, "get d");

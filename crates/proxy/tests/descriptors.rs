@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use testkit::Server;
 
-/// One test at a time takes the descriptors.
+/// Only one test at a time may take all descriptors.
 static TURN: Mutex<()> = Mutex::new(());
 
 /// Takes all descriptors that are left.
@@ -61,8 +61,8 @@ fn without_descriptors_a_successor_waits() {
     let successor = net::Channel::connect(&control).unwrap();
     successor.send("take-over 1", &[]).unwrap();
     let early = successor.receive(Duration::from_millis(200)).unwrap_err();
-    assert_eq!(early.kind(), std::io::ErrorKind::WouldBlock, "it is not accepted");
+    assert_eq!(early.kind(), std::io::ErrorKind::WouldBlock, "no descriptor is free");
     drop(taken);
-    let (names, sockets) = successor.receive(Duration::from_secs(20)).expect("it is accepted without another process");
+    let (names, sockets) = successor.receive(Duration::from_secs(20)).expect("the successor is accepted later");
     assert_eq!((names.lines().count(), sockets.len()), (1, 1));
 }

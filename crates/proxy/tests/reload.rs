@@ -215,12 +215,12 @@ fn a_client_in_the_middle_of_a_refused_value_moves_after_it() {
     assert_eq!((old.stop().unwrap().lost, running.stop().unwrap().lost), (0, 0));
 }
 
-/// The client reads nothing until the old configuration has ended. If it did not move without reading, the old configuration would
-/// close its connection at the end of the hand-over.
+/// The client reads nothing until the old configuration has ended. Clients must move without reading: otherwise the old configuration
+/// would close the connection at the end of the hand-over.
 #[test]
 fn a_reader_that_pauses_for_longer_than_the_hand_over_gets_every_reply() {
     let servers = servers(2);
-    // Far longer than the move takes: on a busy machine, the proxy needs seconds to read all values.
+    // Far longer than the move takes, because on a busy machine the proxy needs seconds to read all values.
     let patient = |config: &mut Config| {
         config.transport.hand_over_wait = Duration::from_secs(60);
         config.pools[0].timeouts = Timeouts::all(Duration::from_secs(60));

@@ -11,7 +11,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use testkit::{GatedServer, Server};
 
-/// Resolves every name to this machine, whatever its addresses are.
+/// Resolves every name to the address of this machine.
 fn to_loopback(config: &mut Config) {
     config.transport.lookup = Lookup::new(|host_port| Ok(vec![(Ipv4Addr::LOCALHOST, host_port.port()).into()]));
 }

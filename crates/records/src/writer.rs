@@ -102,10 +102,8 @@ impl Writer {
         let write = move || {
             let outcome = write_batches(&receiver, file);
             if let Err(error) = &outcome {
-                // `close` returns the error as well, but that may be weeks later.
-                eprintln!(
-                    "waystage: {shown}: {error}; no further records are written, and the dropped ones are counted"
-                );
+                // `close` returns the error too, but possibly weeks later.
+                eprintln!("waystage: {shown}: {error}; no further records are written, dropped records are counted");
             }
             outcome
         };

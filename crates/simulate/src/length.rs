@@ -85,7 +85,7 @@ pub(crate) fn least_tail(model: &Model, replications: usize, measured_s: f64) ->
     Some(BEYOND_LEAST * forgets_s / (replications as f64 * measured_s))
 }
 
-/// A note on quantiles without an interval, because too few requests are beyond them; `None` if all of `shares` have one.
+/// A note on the quantiles without an interval, above which there are too few requests; `None` if all of `shares` have one.
 pub(crate) fn tail_note(model: &Model, replications: usize, measured_s: f64, shares: &[f64]) -> Option<String> {
     let relaxation = model.relaxation.as_ref()?;
     let least = least_tail(model, replications, measured_s)?;
@@ -148,7 +148,7 @@ mod tests {
         measured: f64,
     }
 
-    /// The next value of the reflected motion: the lowest point within the step decides how much was reflected.
+    /// The next value of the reflected motion, which depends on the lowest point within the step.
     fn step(level: f64, random: &mut impl Rng) -> f64 {
         let normal: f64 = StandardNormal.sample(random);
         let free = -STEP_S + STEP_S.sqrt() * normal;
@@ -157,8 +157,8 @@ mod tests {
         free + level.max(-lowest)
     }
 
-    /// Of the campaigns, those whose interval of the mean covers the truth; for each share, those with an interval, and those
-    /// of them whose interval covers the truth.
+    /// Counts the campaigns whose interval of the mean covers the truth. For each share, counts the campaigns with an interval, and
+    /// those whose interval covers the truth.
     fn coverage(lengths: Lengths, campaigns: usize) -> (usize, [(usize, usize); SHARES.len()]) {
         let steps = |times: f64| (times * RELAXATION_S / STEP_S).round() as usize;
         let least_tail = BEYOND_LEAST / (lengths.replications as f64 * lengths.measured);
@@ -219,7 +219,7 @@ mod tests {
         ]
     }
 
-    /// 93 to 97 %, widened by two standard errors. `WAYSTAGE_HONESTY` is the number of campaigns.
+    /// The coverage must be 93 to 97 %, widened by two standard errors. `WAYSTAGE_HONESTY` is the number of campaigns.
     #[test]
     #[allow(clippy::print_stdout, reason = "tests/lab/honesty.py reads the counts")]
     fn intervals_cover_the_truth_in_the_limit_of_saturation() {

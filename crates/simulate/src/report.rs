@@ -23,7 +23,7 @@ pub const FORMAT: &str = "waystage-simulation/1";
 /// The largest number present that is listed.
 const PRESENT_LISTED: usize = 10_001;
 
-/// Quantiles whose missing interval is noted.
+/// The result has a note if one of these quantiles has no interval.
 const NOTED: [f64; 4] = [0.5, 0.9, 0.95, 0.99];
 
 /// The result of a simulation. Times in seconds, rates per second; intervals are 95 % confidence intervals.

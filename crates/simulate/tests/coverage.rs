@@ -61,7 +61,7 @@ fn coverage(load: f64, campaigns: usize, settings: &Settings) -> Vec<Coverage> {
     rows
 }
 
-/// Prints the counts so far, for `tests/lab/honesty.py` and for those who stop a run of hours.
+/// Prints the counts so far, for `tests/lab/honesty.py`. They are not lost if a run of hours is stopped.
 fn show(load: f64, campaigns: usize, rows: &[Coverage]) {
     for row in rows {
         println!("load {load} {}: {} of {campaigns} given, {} covered", row.what, row.given, row.covered);

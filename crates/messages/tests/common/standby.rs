@@ -12,7 +12,7 @@ pub struct Pair {
     pub relay: Relay,
 }
 
-/// The standby asks for the stream again soon after the relay was silent.
+/// The standby connects again soon after the relay has stopped forwarding.
 const SETTINGS: [&str; 2] = ["wal_receiver_timeout=1s", "wal_retrieve_retry_interval=100ms"];
 
 impl Pair {
@@ -44,14 +44,15 @@ impl Pair {
     /// From now on, commits wait for the standby.
     pub fn synchronous(self) -> Pair {
         self.primary.run("ALTER SYSTEM SET synchronous_standby_names = 'standby'");
-        // Otherwise commits wait a minute for the lost connection of a standby that has connected again.
+        // By default, commits would wait a minute for the lost connection of a standby that has connected again.
         self.primary.run("ALTER SYSTEM SET wal_sender_timeout = '3s'");
         self.primary.run("SELECT pg_reload_conf()");
         self.primary.becomes_zero("SELECT 1 - count(*) FROM pg_stat_replication WHERE sync_state = 'sync'");
         self
     }
 
-    /// The network works again. A walreceiver that was connecting meanwhile would wait for ever, so the server starts another one.
+    /// Restores the network. A walreceiver that was connecting meanwhile would wait for ever, so it is terminated; the server starts
+    /// another one.
     pub fn reconnect(&self) {
         self.relay.restore();
         let receiver = "SELECT coalesce(max(pid), 0)::bigint FROM pg_stat_activity WHERE backend_type = 'walreceiver'";

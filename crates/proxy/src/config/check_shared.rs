@@ -10,7 +10,7 @@ use net::Address;
 /// For each backend, the first one that is the same server. Pools may share servers.
 pub(crate) type FirstSame = Vec<u16>;
 
-/// For each item, the index of the first one that is the same.
+/// For each item, the index of the first equal item.
 pub(crate) fn first_same<T>(items: &[T], is_same: impl Fn(&T, &T) -> bool) -> FirstSame {
     let first = |item| items.iter().position(|other| is_same(other, item)).unwrap_or_default() as u16;
     items.iter().map(first).collect()
@@ -38,8 +38,8 @@ impl Config {
     /// The first problem, in one line.
     pub(crate) fn check_shared_servers(&self, same: &[u16]) -> Result<(), ConfigError> {
         for (index, pool) in self.pools.iter().enumerate() {
-            // Otherwise the proxy would read a server as failover pool although an invalidation is pending on it, or would apply
-            // shadow requests twice.
+            // Otherwise the proxy would read a server of the failover pool although an invalidation is pending on it, or would
+            // apply shadow requests twice.
             for (key, name) in pool.named_pools().filter(|&(key, _)| key != "warm-up.from") {
                 if let Some(shared) = self.shared_server(name, &pool.name, same) {
                     let problem = format!("{shared} is a server of both pools; give this one servers of its own");
@@ -55,8 +55,8 @@ impl Config {
         Ok(())
     }
 
-    /// Why a pool must not have this shadow pool. The proxy ignores failures of shadow requests and does not order them with
-    /// other requests, so they must not reach any server that clients read.
+    /// Returns why a pool must not have this shadow pool. The proxy ignores failures of shadow requests and does not order
+    /// them with other requests, so they must not reach any server that clients read.
     fn problem_of_shadow(&self, pool: &PoolConfig, shadow: &str, same: &[u16]) -> Option<String> {
         // The failover and warm-up pool of the shadow pool itself are read for shadow requests only.
         for reader in self.pools.iter().filter(|reader| reader.name != shadow) {

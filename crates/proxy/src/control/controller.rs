@@ -30,11 +30,11 @@ const FIRST: usize = 2;
 pub(crate) struct Controller {
     stop: Post<Stop>,
     is_handed_over: Arc<AtomicBool>,
-    /// Set until it is joined.
+    /// The thread; set until it is joined.
     thread: Option<JoinHandle<io::Result<Ended>>>,
 }
 
-/// The order to end the thread.
+/// Tells the thread to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stop {
     RemoveFile,
@@ -187,7 +187,7 @@ impl Control {
             match self.socket.accept() {
                 Ok(channel) => self.add(channel),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return self.accept_after = None,
-                // The kernel has no descriptor, and does not report the process again.
+                // No file descriptor was free, and the kernel does not report the waiting process again.
                 Err(_) => return self.accept_after = Some(ACCEPT_PAUSE),
             }
         }
@@ -319,7 +319,7 @@ mod tests {
                 let received = scope.spawn(|| successor.receive(PATIENCE));
                 while !received.is_finished() {
                     match messages.take() {
-                        // As the sender is dropped, the acceptor has stopped.
+                        // The sender is dropped, which means that the acceptor has stopped.
                         Some(AcceptMessage::Retire(sender)) => drop(sender),
                         Some(AcceptMessage::Lend(sender)) => _ = sender.try_send(Ok(Vec::new())),
                         _ => std::thread::yield_now(),

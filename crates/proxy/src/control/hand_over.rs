@@ -38,8 +38,8 @@ pub(crate) struct TakeOver {
 }
 
 impl TakeOver {
-    /// Requests the sockets of the process that listens on `path`. A predecessor that is being reloaded disconnects, and listens
-    /// again in a moment.
+    /// Requests the sockets of the process that listens on `path`. A predecessor that is being reloaded disconnects, and soon
+    /// listens again.
     pub(crate) fn begin(path: &Path) -> io::Result<(TakeOver, Vec<Inherited>)> {
         let mut outcome = TakeOver::request(path);
         for _ in 0..ATTEMPTS {
@@ -93,7 +93,7 @@ impl TakeOver {
     }
 }
 
-/// Whether a request can have failed because the predecessor is being reloaded.
+/// Whether the request may have failed because the predecessor is being reloaded.
 fn is_reloaded(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, UnexpectedEof};
     matches!(error.kind(), BrokenPipe | ConnectionRefused | ConnectionReset | UnexpectedEof)

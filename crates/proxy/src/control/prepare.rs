@@ -1,5 +1,5 @@
-//! Builds everything that a proxy consists of before it serves. All of this can fail. What has been opened and started is undone
-//! when it is dropped.
+//! Builds all parts of a proxy before it serves. Each step can fail. Dropping the parts undoes what was opened
+//! and started.
 
 use crate::config::{Config, PoolConfig, RecordsConfig, ServerConfig, TransportConfig};
 use crate::control::error::ProxyError;
@@ -48,7 +48,7 @@ pub(super) struct Sockets {
     metrics: Option<Listening>,
 }
 
-/// A proxy whose threads wait for the order to begin.
+/// A proxy whose threads have started, but do not serve yet.
 pub(super) struct Prepared {
     pub(super) resolving: Resolving,
     pub(super) accept_post: Post<AcceptMessage>,
@@ -132,7 +132,7 @@ impl Prepared {
         })
     }
 
-    /// Gives all threads the order to begin. The proxy serves from now on.
+    /// Lets all threads begin. The proxy serves from now on.
     pub(super) fn begin(&mut self, now: Nanos) {
         self.inheritance.pass_on(now);
         self.resolving.begin();

@@ -1,4 +1,4 @@
-//! Starts a proxy, which replaces another process or another configuration if it is given one.
+//! Starts a proxy. It can replace another process, or another configuration of this process.
 
 use crate::config::{Config, TransportConfig};
 use crate::control::controller::Controller;

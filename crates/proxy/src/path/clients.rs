@@ -18,7 +18,7 @@ struct Client {
     connection: u32,
     /// Its next request is blocked, perhaps until there are no late writes.
     is_blocked: bool,
-    /// No value that it has received or stored shows how large its values are.
+    /// The sizes of the client's values are unknown, because it has received and stored none.
     is_unknown: bool,
     /// Jobs that were not released, whether their reply was sent or not.
     jobs: u32,
@@ -153,7 +153,7 @@ impl Clients {
         self.first_keys = self.first_keys - usize::from(before) + usize::from(after);
     }
 
-    /// The client has received or stored a value, which shows how large its values are.
+    /// Records that the client has received or stored a value, so that the sizes of its values are known.
     pub(crate) fn learned(&mut self, session: SessionRef) {
         if let Some(client) = self.of(session)
             && std::mem::take(&mut client.is_unknown)

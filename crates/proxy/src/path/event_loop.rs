@@ -137,7 +137,7 @@ impl EventLoop {
             }
             self.reply();
         }
-        // After all events: if this process was stopped for a while, clients have sent and read something since.
+        // After all events, because clients may have sent and read data while this process was stopped.
         self.check_timeouts();
         // Jobs may have been given more legs.
         self.flush_backends();

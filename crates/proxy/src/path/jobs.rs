@@ -28,7 +28,7 @@ pub(crate) struct Jobs {
 #[derive(Debug, Default)]
 pub(crate) struct Outstanding {
     by_backend: Vec<u32>,
-    /// Those of clients' requests. The others belong to background jobs.
+    /// The number of these legs that belong to clients' requests. The others belong to background jobs.
     of_clients: u32,
 }
 

@@ -13,7 +13,7 @@ pub(crate) fn is_read(verb: Verb) -> bool {
     matches!(verb, Verb::Get | Verb::Gets | Verb::Gat | Verb::Gats | Verb::Mg | Verb::Me)
 }
 
-/// Whether a command has a whole value, which it stores.
+/// Whether a command stores a complete value.
 pub(crate) fn stores_value(verb: Verb) -> bool {
     matches!(verb, Verb::Set | Verb::Add | Verb::Replace | Verb::Cas | Verb::Ms)
 }

@@ -56,7 +56,7 @@ impl Router {
         Router { pools, prefixes, servers: config.same_as_written() }
     }
 
-    /// The same, with the backends that are the same server although their addresses are written in another way.
+    /// The same router, but `servers` also recognises a server whose address is written in different ways.
     pub(crate) fn with_servers(self, servers: FirstSame) -> Router {
         Router { servers, ..self }
     }

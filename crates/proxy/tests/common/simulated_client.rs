@@ -70,7 +70,8 @@ pub(crate) struct SimulatedClient {
     judge: Judge,
     in_flight: VecDeque<SentRequest>,
     clock: Clock,
-    /// When it last sent or received bytes or noticed the end, and the longest time between two such moments.
+    /// The time when the client last sent or received bytes or noticed the end of the connection, and the longest interval between
+    /// two such times.
     active: Nanos,
     longest_gap: Duration,
     /// The proxy has closed the connection, or it broke.

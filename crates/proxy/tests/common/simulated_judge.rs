@@ -496,7 +496,7 @@ fn number_of(data: &[u8]) -> Option<u64> {
     std::str::from_utf8(data).ok().and_then(|text| text.trim().parse().ok())
 }
 
-/// The version that a write leaves; none if the value is deleted, or has expired at once.
+/// The version after a write; none if the value is deleted, or has expired at once.
 fn version_after(ask: &Ask) -> Option<u64> {
     match ask {
         Ask::MetaSet { version, expiry_s, .. } => (*expiry_s >= 0).then_some(*version),
@@ -519,7 +519,7 @@ fn token_read(ask: &Ask) -> Ask {
     }
 }
 
-/// The reply of the text command that does the same as `ms` with a mode or a token.
+/// The reply of the text command that is equivalent to `ms` with a mode or a token.
 fn as_text(reply: &Reply<'_>, opaque: u64) -> Option<Reply<'static>> {
     let Reply::Meta { code, flags } = reply else { return None };
     let text = match code {

@@ -104,7 +104,7 @@ pub(crate) enum Ask {
     LongKey,
 }
 
-/// How a request that stores a value under a condition is written.
+/// The syntax of a request that stores a value under a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// `add`, `replace`, `cas`, `append` or `prepend`.
@@ -238,7 +238,7 @@ pub(crate) fn next(plan: &Plan, number: u64, random: &mut Random) -> Vec<Ask> {
         24 => Ask::Touch { key },
         25 => Ask::Add { key, version, form },
         26 => Ask::Replace { key, version, form },
-        // Without a token, it is a `gets` or `mg`.
+        // Without a token, a `gets` or `mg` is sent instead.
         27 => Ask::Cas { key, version, token: 0, since: 0, form },
         28 => Ask::Set { key: list_key(client), version, is_noreply: false },
         29 => Ask::Append { key: list_key(client), version, is_front: random.one_in(2), form },
@@ -271,7 +271,7 @@ impl Ask {
         )
     }
 
-    /// The opaque of a request whose text form has other replies.
+    /// The opaque of a meta request, whose replies differ from those of its text form.
     pub(crate) fn meta_form(&self) -> Option<u64> {
         match self {
             Ask::Add { form: Form::Meta { opaque }, .. }

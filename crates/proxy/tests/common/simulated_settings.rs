@@ -15,7 +15,7 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
     pub(crate) file: ProxyFile,
-    /// How the addresses of the backends are written, and those of the warm-up pool.
+    /// The spelling of the addresses of the backends, and of those of the warm-up pool.
     host: &'static str,
     source_host: &'static str,
 }
@@ -29,7 +29,7 @@ impl Setting {
         let is_shared = random.one_in(3);
         let suffix = if is_second && random.one_in(2) { NEW } else { "" };
         let host = if is_second && shape.has_names && random.one_in(2) { "localhost" } else { USUAL_HOST };
-        // The proxy recognises servers of both pools also if they are written in another way.
+        // The proxy recognises servers of both pools even if they are written differently.
         let source_host = if shape.has_names && random.one_in(2) { "localhost" } else { host };
         let loops = 1 + random.below(2);
         let mut file = limits(shape, random);

@@ -221,7 +221,7 @@ impl Store {
             _ => None,
         };
         let lives_too_long = self.expiry_max_s.zip(expiry_s).is_some_and(|(max, expiry_s)| {
-            // A negative time has passed.
+            // A negative expiry time means that the value has expired already.
             expiry_s == 0 || expiry_s > max
         });
         let is_quiet = matches!(request, Request::Meta(meta) if meta.is_quiet());

@@ -45,7 +45,7 @@ fn a_take_over_that_completes_during_a_reload_prevents_the_reload() {
     config.transport.control = Some(other.clone());
     let outcome = old.reload(config);
     assert!(!other.exists());
-    let line = outcome.err().expect("nobody would serve with the new configuration").to_string();
+    let line = outcome.err().expect("the new configuration must not be served").to_string();
     assert_eq!(line, "another process has taken over the listening sockets");
     notice.recv_timeout(PATIENCE).expect("the old proxy knows");
     let successor = successor.lock().unwrap().take().expect("the name was resolved");
@@ -55,7 +55,7 @@ fn a_take_over_that_completes_during_a_reload_prevents_the_reload() {
     ask(&mut unix, "2\r\n", "STORED\r\n");
     let again = old.reload(old.config().clone()).err().expect("there is nothing left to reload").to_string();
     assert_eq!(again, line);
-    // The files are the successor's.
+    // The socket files belong to the successor.
     let mut new = unix_client(&place.unix());
     ask(&mut new, "get half\r\n", "VALUE half 0 2\r\n12\r\nEND\r\n");
     drop((tcp, unix));
@@ -93,7 +93,7 @@ fn pending_invalidations_do_not_delay_the_exit_after_a_take_over() {
         config.pools[0].replicas = 2;
     });
     let mut client = Client::connect(old.address().unwrap());
-    // One of the replicas has not stored it, so an invalidation stays pending there.
+    // One replica has not stored the value, so an invalidation stays pending there.
     client.send(format!("set k 0 0 {VALUE_BYTES}\r\n{}\r\n", "v".repeat(VALUE_BYTES)));
     client.line();
     client.send("get k\r\n".repeat(400));
@@ -108,7 +108,7 @@ fn pending_invalidations_do_not_delay_the_exit_after_a_take_over() {
     while !ended.is_finished() && clock.now() < until {
         std::thread::sleep(Duration::from_millis(20));
     }
-    // Lets the thread end if it has not.
+    // Lets the thread end, if it is still running.
     let is_hurried = sender.send(()).is_ok() && !ended.is_finished();
     ended.join().unwrap();
     assert!(!is_hurried, "a client that does not read has kept the old proxy for {PATIENCE:?}");

@@ -64,7 +64,7 @@ impl Session {
         (room / self.key_bytes()).clamp(1, keys_max.clamp(1, KEYS_MAX))
     }
 
-    /// Whether no value that the client has received or stored shows how large its values are.
+    /// Whether the sizes of the client's values are unknown, because it has received and stored none.
     pub(super) fn is_unknown(&self, core: &Core) -> bool {
         core.jobs.clients.is_unknown(self.reference())
     }
@@ -87,8 +87,8 @@ impl Session {
         access.expecting(reply_bytes, core.settings.overlap)
     }
 
-    /// Learns how large the client's values are from a request that was answered: from the values that it has read. As long as it
-    /// has read none, the value that it stores is the best estimate.
+    /// Updates the estimate of the client's value sizes after a request, from the values that it read. Until it has read one, the
+    /// size of a stored value is the estimate.
     pub(super) fn learn_from(&mut self, id: JobId, core: &mut Core) {
         let is_unknown = self.is_unknown(core);
         let job = core.jobs.get(id);
