@@ -131,7 +131,7 @@ class Comparison(AnnouncedComparison, frozen=True, kw_only=True):
     pairs: int  # number of pairs of trials
     overall: Ratio  # over all levels of the other factors
     strata: list[Stratum]  # at each combination of the other factors' levels
-    over: str = ""  # levels of the other factors over which it is averaged, in words; empty without any
+    over: str = ""  # levels of the other factors over which the ratio is averaged; empty without any
     null: NullArm | None = None  # the check of a null arm
     control: PositiveControl | None = None  # the check of a positive control
 
@@ -253,7 +253,7 @@ class Analysis(Struct, frozen=True, kw_only=True):
     changes: Changes  # every configuration relative to the base case
     factorial: Factorial  # effects of the factors
     published: PublishedResults | None  # findings of a published study beside ours
-    headline: Headline = field(default_factory=Headline)  # the answer in sentences, and what limits
+    headline: Headline = field(default_factory=Headline)  # the answer in sentences, and the limiting resource
     rules: list[RuleResult] = field(default_factory=list)  # evaluated; rules about models: predictions.json
     answer: list[str] = field(default_factory=list)  # the announced comparisons in words that name the levels
     families: list[Family] = field(default_factory=list)  # tests that are judged together

@@ -16,7 +16,7 @@ class Headline(Struct, frozen=True, kw_only=True):
     sentences: list[str] = field(default_factory=list)  # empty if no trial was used
     warnings: list[str] = field(
         default_factory=list
-    )  # what a reader must know before the answer: a busy machine
+    )  # warnings that precede the answer, such as a busy machine
     busiest: str | None = None  # configuration with the highest throughput; null if no trial was used
     limit: str | None = None  # the resource that limits it; null if none of those measured does
     longest_stage: str | None = None  # the stage in which its requests spend most time; null without records

@@ -16,7 +16,7 @@ MESSAGE_OPERATIONS = "send send-to pop pop-from peek peek-from waiting create de
 class LoadTotals(Struct, frozen=True, kw_only=True):
     """Counts of the measured window."""
 
-    requests: Count  # requests that count for the window
+    requests: Count  # requests in the measured window
     keys: Count = 0  # keys of these requests
     hits: Count  # keys that were read and found
     misses: Count  # keys that were read and not found
@@ -99,7 +99,7 @@ class LoadVerification(Struct, frozen=True, kw_only=True):
 
     checked: Count  # values that were checked
     wrong: Count  # values of another key
-    torn: Count  # values that are parts of two writes
+    torn: Count  # values that mix parts of two writes
     stale: Count  # values older than the last acknowledged write
     unexpected_reply: Count  # replies that answer no request
     unjudged: Count = 0  # values whose staleness could not be judged, because a write of their key failed
@@ -116,8 +116,8 @@ class LoadMessages(Struct, frozen=True, kw_only=True):
     """The fate of the messages of a run against a message service."""
 
     verified: bool = True  # whether the load generator followed every message
-    received: Count = 0  # messages that were received, which are checked if they are verified
-    peeked: Count = 0  # messages that were read and stayed
+    received: Count = 0  # messages that were received; with verification, they are checked
+    peeked: Count = 0  # messages that were read by a peek and stayed in their queue
 
 
 class LoadSummary(Struct, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-# Counts, clocks and amounts of a file that was not written by the lab. The limits exclude overflow in sums of them.
+# Counts, clocks and amounts in files that the lab did not write. With these limits, sums of them cannot overflow.
 Count = Annotated[int, Meta(ge=0, le=(1 << 62))]
 Amount = Annotated[float, Meta(ge=0, le=1e18)]
 

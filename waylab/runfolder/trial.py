@@ -13,7 +13,7 @@ class MachineState(Struct, frozen=True, kw_only=True):
     clock_ns: Count  # CLOCK_MONOTONIC, in nanoseconds
     load_average: list[float]  # over 1, 5 and 15 minutes
     steal_s: Amount  # steal time since the machine started, in seconds
-    memory_available_bytes: Count  # memory that programs could still take, in bytes
+    memory_available_bytes: Count  # memory that programs could still allocate, in bytes
 
 
 class CpuAccounting(Struct, frozen=True, kw_only=True):

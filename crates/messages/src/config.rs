@@ -83,7 +83,7 @@ pub struct ClientLimits {
     pub body_timeout: Duration,
     /// While the client reads nothing of a reply.
     pub unread_timeout: Duration,
-    /// Bytes per second that the client must read of its replies, on average over each `unread_timeout`.
+    /// The least number of bytes of its replies that a client must read per second, on average over each `unread_timeout`.
     pub reply_rate_min: usize,
 }
 

@@ -92,7 +92,7 @@ fn a_client_that_disconnects_leaves_a_record() {
     while !client.short("GET", "/metrics").1.contains("waystage_messages_long_polls 0") {
         std::thread::sleep(PATIENCE);
     }
-    // The request ends when its reply, which nobody reads, has been written.
+    // The request ends when its reply has been written, although the client does not read it.
     while !client.short("GET", "/metrics").1.contains("requests_total{operation=\"pop\",status=\"499\"} 1") {
         std::thread::sleep(PATIENCE);
     }

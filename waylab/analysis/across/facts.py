@@ -14,7 +14,7 @@ from waylab.runfolder.words import level_text
 
 
 def facts(content: Analysis, limits: GateLimits) -> list[str]:
-    """Return the sentences beyond those of the first screen, rules and announced effects; `limits` are of the gates."""
+    """Return the facts that no sentence of the first screen, rule or effect states; `limits` are the gates'."""
     sentences = [_passed(content, limits), *_peaks(content)]
     sentences += link_facts(content.configurations)
     sentences += _last_steps(content)

@@ -6,7 +6,7 @@ from waylab.analysis.across.metrics import metric_words, value_words
 from waylab.runfolder.rules import NOT_REFUTED, REFUTED, RefutationRule
 from waylab.runfolder.words import is_number, joined, labels_text
 
-# More levels than this are counted, not listed.
+# If there are more levels than this, the text gives their number instead of a list.
 _LISTED_MAX = 6
 
 

@@ -313,7 +313,7 @@ def _of_separate(metric: str, overall: Ratio, margin: float) -> tuple[str, str]:
 
 
 def _overall(verdicts: list[str], withheld: str) -> str:
-    """Return `worse` if any metric is, `no worse` if all are and nothing is `withheld`, else `undecided`."""
+    """Return `worse` if any metric is, `no worse` if all metrics are and `withheld` is empty, else `undecided`."""
     for word in (WORSE, NOT_REPLICATED, UNDECIDED):
         if word in verdicts:
             return word

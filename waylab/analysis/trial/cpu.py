@@ -13,7 +13,7 @@ from waylab.runfolder.trial_numbers import CpuUse, MachineUse
 
 # The roles whose CPU time counts for a request; programs of one role are added up.
 ROLES = ("load", "proxy", "backends", "messages", "database")
-# The error of the share: /proc rounds the CPU time of each process to 10 ms.
+# The error of the share, because /proc rounds the CPU time of each process to 10 ms.
 _RESOLUTION = 0.02
 # A window that telemetry covers less than this would be mostly extrapolation.
 _COVERED_MIN = 0.9

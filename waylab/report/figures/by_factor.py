@@ -64,8 +64,8 @@ def _response(content: Content, view: View, operations: list[str], main: bool) -
     chart = milliseconds(data, *_FIELDS)
     drawn = _layers(chart, view, names, quantity_axis("mean_ms:Q", "response time", "ms", rows, "mean_ns"))
     caption = (
-        f"Filled marks: means. {INTERVALS} Bands: from the lower to the upper quartile of all requests; the dashed "
-        "line or the open mark within is the median."
+        f"Filled marks: means. {INTERVALS} Bands: from the lower to the upper quartile of all requests. Dashed "
+        "lines or open marks in the bands: medians."
     )
     return Figure(
         f"response-by-{slug(str(view.x))}",

@@ -32,7 +32,7 @@ def queue_length(content: Content) -> Figure | None:
     if not any_positive(rows, "ratio"):
         return None
     caption = (
-        "Requests that waited or were in flight ahead of one that arrives, mean over requests and trials: in the "
+        "Requests that wait or are in flight ahead of an arriving request, mean over requests and trials: in the "
         "queue that it joins, or on its connection in the discipline pipelined. "
         f"{INTERVALS}"
     )

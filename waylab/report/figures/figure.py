@@ -60,7 +60,7 @@ def pick_operation(
 
 LOG = "log scale"
 """Part of the title of every logarithmic axis."""
-# From this ratio of the largest to the smallest value on, the small ones cannot be read on a linear axis.
+# If the ratio of the largest to the smallest value is above this, small values cannot be read on a linear axis.
 _DECADE = 10.0
 # Height of a line of labels between bars and axis.
 _BENEATH_PIXELS = 16
@@ -69,7 +69,7 @@ INTERVALS = "Thin lines through the marks: 95 % confidence intervals of the mean
 
 
 def log_axis() -> alt.Axis:
-    """Return a logarithmic axis with few lines."""
+    """Return a logarithmic axis with few grid lines."""
     return alt.Axis(format="~g", tickCount=5, labelOverlap="greedy")
 
 

@@ -49,9 +49,9 @@ def stage_times(content: Content) -> list[Figure]:
         if "all" in c.stages
     ]
     caption = f"The stages of a request in the {content.middle}; they add up exactly to the time from its receipt to "
-    caption += "its reply, which stands above each bar. "
+    caption += "its reply, which is written above each bar. "
     caption += (
-        "The stage queue is the wait for a connection or lane, backend is the database."
+        "The stage queue is the wait for a connection or lane; the stage backend is the database."
         if content.middle == "service"
         else "The stage queue is zero in the discipline pipelined."
     )

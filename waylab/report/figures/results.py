@@ -40,8 +40,8 @@ def throughput(content: Content) -> Figure | None:
     if marks:
         chart = alt.layer(*marks, chart)
         caption += (
-            " Lines over the full height, in the colour of their line: dashed the knee (smallest load with 90 % of "
-            "the best throughput), dotted the first load whose 95th "
+            " Vertical lines, in the colour of their series: dashed at the knee (smallest load with 90 % of "
+            "the best throughput), dotted at the first load whose 95th "
             "percentile exceeds twice that of the smallest load."
         )
     return Figure("throughput", "Throughput", caption, chart)
@@ -210,7 +210,7 @@ def _lines(
     fields: tuple[str, str, str],
     form: str,
 ) -> AnyChart:
-    """Lines with marks and intervals; only marks and intervals where x is not a quantity."""
+    """Lines with marks and intervals; only marks and intervals if x is not a quantity."""
     title, (_, low, high) = y["title"], fields
     chosen = alt.selection_point(fields=["series"], bind="legend")
     names = content.series

@@ -96,7 +96,7 @@ def stacked(content: Content, rows: list[Row], totals: list[Row], parts: list[st
     )
     if not labels:
         return alt.layer(bars, above)
-    # The levels stand between the bars and the labels of the axis.
+    # The levels are written between the bars and the labels of the axis.
     beneath = [
         {"x": row["x"], "series": row["series"], "label": labels[str(row["series"])]} for row in totals
     ]
@@ -105,7 +105,7 @@ def stacked(content: Content, rows: list[Row], totals: list[Row], parts: list[st
 
 
 def _labels(content: Content) -> dict[str, str]:
-    """Return the levels that distinguish the lines, by line; empty if they are too long to stand beneath a bar."""
+    """Return the levels that distinguish the lines, by line; empty if they are too long to fit beneath a bar."""
     found = {
         c.series: ", ".join(c.levels[name] for name in content.axes.series) for c in content.configurations
     }

@@ -54,7 +54,7 @@ def _reading(content: Content) -> str:
     words += f"This run has {_blocks(content)}. "
     words += "Thin lines through the marks: 95\u00a0% confidence intervals of the means across blocks."
     if any(bend.load is not None for bend in bends):
-        words += " Lines over the full height: smallest load with 90\u00a0% of the best throughput (dashed, "
+        words += " Vertical lines: smallest load with 90\u00a0% of the best throughput (dashed, "
         words += "\u201cknee\u201d), first load whose 95th percentile has doubled (dotted)."
     if any("all" in c.stages for c in content.configurations):
         words += f" {_STAGES}"

@@ -33,7 +33,7 @@ struct State {
     written_bytes: u64,
     /// When the kernel stopped accepting bytes; unset while it accepts them.
     blocked_since: Nanos,
-    /// The start of the interval in which the client must read at the minimum rate; unset while the kernel has everything.
+    /// The start of the interval in which the client must read at the minimum rate; unset while the kernel has accepted all bytes.
     measured_since: Nanos,
     /// `written_bytes` at that time.
     measured_from: u64,
@@ -188,7 +188,7 @@ impl ClientConnection {
 }
 
 impl State {
-    /// When the client must have read enough of its replies. An interval in which it did is followed by another one.
+    /// The time by which the client must have read enough of its replies. If it has, the next interval begins.
     fn rate_deadline(&mut self, clients: &ClientLimits, clock: &Clock) -> Option<(Nanos, usize)> {
         if !self.measured_since.is_set() {
             return None;

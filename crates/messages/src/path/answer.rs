@@ -223,7 +223,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Lists for several receivers, each once.
+    /// Lists for several receivers in one statement, with each receiver once.
     async fn waiting_queues(&self, mut jobs: Vec<Job>, page: &Page) {
         let sent = self.clock.now();
         let mut receivers: Vec<String> = jobs.iter().map(|job| job.work.party().to_string()).collect();

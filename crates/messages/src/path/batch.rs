@@ -18,7 +18,7 @@ pub(crate) struct JobBatch {
     pub(crate) receives: [FetchJobs; 2],
     /// Without a sender; by sender.
     pub(crate) peeks: [FetchJobs; 2],
-    /// Jobs about queues, each with a statement of its own. Equal ones that only read are together, and pages for several receivers.
+    /// Jobs about queues, grouped by statement. Equal jobs that only read share one, and so do pages for several receivers.
     pub(crate) about_queues: Vec<Vec<Job>>,
 }
 

@@ -47,7 +47,7 @@ enum Stop {
 enum Ended {
     /// No process has the sockets.
     Alone,
-    /// A process has the sockets, and has not reported that it serves.
+    /// A process has the sockets, but has not reported that it serves.
     Lent,
     HandedOver,
 }

@@ -133,7 +133,7 @@ impl Running {
         }
         // If these messages cannot be sent, the acceptor has ended already.
         if self.controller.is_some_and(Controller::stop) {
-            // A process that has the sockets may serve in a moment. It needs the files of the unix sockets.
+            // A process that has the sockets may soon serve. It needs the files of the unix sockets.
             let _ = self.accept_post.send_blocking(AcceptMessage::Retire(sync_channel(1).0));
         }
         let _ = self.accept_post.send_blocking(AcceptMessage::Stop);

@@ -119,7 +119,7 @@ impl Acceptor {
         }
     }
 
-    /// Stops accepting, and gives the clients that wait to their loops, which have not been told to end yet.
+    /// Stops accepting, and hands the waiting clients to their loops, which have not been stopped yet.
     fn end(&mut self) {
         self.listeners.clear();
         while self.loops.iter().any(|to| !to.waiting.is_empty()) {

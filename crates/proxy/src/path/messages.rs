@@ -47,7 +47,7 @@ pub(crate) struct DrainLimits {
 }
 
 /// The acceptor of the newest configuration of this process, until it ends. A client that moves late skips the configurations
-/// between.
+/// in between.
 #[derive(Clone, Debug)]
 pub(crate) struct NewestAcceptor(Arc<Mutex<Option<Post<AcceptMessage>>>>);
 
@@ -62,7 +62,7 @@ impl NewestAcceptor {
         *self.lock() = Some(post);
     }
 
-    /// Records that it ends. Every client that was given to it before is in its mailbox now, and no other one follows.
+    /// Records that the acceptor ends. Its mailbox now has every client that was handed to it, and no other client follows.
     pub(crate) fn end(&self) {
         *self.lock() = None;
     }
