@@ -216,6 +216,27 @@ fn a_send_whose_wait_for_the_standby_is_cancelled_is_not_acknowledged() {
 }
 
 #[test]
+fn a_repeated_acknowledgement_waits_for_the_standby_as_well() {
+    let Some(pair) = Pair::start() else { return };
+    let pair = pair.synchronous();
+    let replication_timeout = Duration::from_secs(3);
+    let service = serve(&Config { database: pair.url(), replication_timeout, ..pair.primary.config() });
+    let mut client = Client::connect(service.address(), "alice");
+    assert_eq!(client.short("PUT", "/v1/queues/q").0, 201);
+    assert_eq!(send(&mut client, "x"), 201);
+    let received = client.ask("POST", &format!("{SENDS}:receive"), "");
+    let token = received.header("waystage-lease-token").unwrap().to_string();
+    let acknowledge = format!("/v1/leases/{token}/acknowledge");
+    pair.relay.silence();
+    assert_eq!(client.short("POST", &acknowledge).0, 503, "the standby does not have it");
+    pair.primary.becomes_zero("SELECT count(*) FROM invisible_message");
+    assert_eq!(client.short("POST", &acknowledge).0, 503, "a failover would undo it");
+    pair.reconnect();
+    until("the acknowledgement is repeated", || client.short("POST", &acknowledge).0 == 204);
+    service.stop().unwrap();
+}
+
+#[test]
 fn hosts_that_do_not_answer_or_are_read_only_are_passed_over() {
     let Some(database) = Database::start() else { return };
     let silent = Relay::start(database.directory());
