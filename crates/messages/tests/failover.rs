@@ -202,6 +202,8 @@ fn a_send_that_waits_for_the_standby_is_given_up_in_doubt_and_leaves_no_process(
 fn a_send_whose_wait_for_the_standby_is_cancelled_is_not_acknowledged() {
     let Some(pair) = Pair::start() else { return };
     let pair = pair.synchronous();
+    // The settings of a role do not matter.
+    pair.primary.run("ALTER ROLE waystage SET client_min_messages = error");
     let service = serve(&Config { database: pair.url(), ..pair.primary.config() });
     let mut client = Client::connect(service.address(), "alice");
     assert_eq!(client.short("PUT", "/v1/queues/q").0, 201);
