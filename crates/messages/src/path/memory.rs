@@ -56,6 +56,12 @@ pub(crate) struct Reservation {
     bytes: usize,
 }
 
+/// Bytes of one account that are given back on drop.
+struct Added<'a> {
+    account: &'a Account,
+    bytes: usize,
+}
+
 /// A part of a reply, which counts as long as it is in memory.
 #[derive(Debug)]
 pub(crate) struct ReservedBytes {
@@ -187,10 +193,12 @@ impl Reservation {
         if !self.share.bodies.add(bytes).await {
             return Err(self.memory.refuse_client());
         }
+        // Given back if the wait fails, or is dropped because the body takes too long or the client leaves.
+        let mut in_share = Added { account: &self.share.bodies, bytes };
         if !self.memory.total.add(bytes).await {
-            self.share.bodies.remove(bytes);
             return Err(self.memory.refuse());
         }
+        in_share.bytes = 0;
         self.bytes += bytes;
         Ok(())
     }
@@ -227,6 +235,14 @@ impl Reservation {
         match self.content {
             Content::Body => &self.share.bodies,
             Content::Reply => &self.share.replies,
+        }
+    }
+}
+
+impl Drop for Added<'_> {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            self.account.remove(self.bytes);
         }
     }
 }
@@ -285,6 +301,17 @@ mod tests {
         drop((replies, more));
         assert_eq!(body.grow(31).await, Err(Failure::OutOfShare));
         assert_eq!((memory.reserved_bytes(), memory.refused()), (20, [1, 2]));
+    }
+
+    #[tokio::test]
+    async fn a_body_that_is_abandoned_while_it_waits_does_not_occupy_its_share() {
+        let memory = Arc::new(Memory::new(10));
+        let [other, share] = [100, 10].map(|limit| Arc::new(Share::new(limit)));
+        let replies = memory.reserve_reply(&other, 10);
+        let mut body = memory.reserve_body(&share);
+        assert!(tokio::time::timeout(Duration::from_millis(20), body.grow(8)).await.is_err(), "it waits");
+        drop((replies, body));
+        assert_eq!(memory.reserve_body(&share).grow(8).await, Ok(()));
     }
 
     #[tokio::test]
