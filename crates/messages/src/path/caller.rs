@@ -28,8 +28,9 @@ impl AddressShares {
 
     /// The share of an address, common to all its connections. All IPv6 addresses with the same first 64 bits have one share.
     pub(crate) fn of(&self, address: IpAddr) -> Arc<Share> {
-        let network = match address {
-            IpAddr::V4(_) => address,
+        // A socket for both protocols reports IPv4 addresses inside of one network of IPv6.
+        let network = match address.to_canonical() {
+            IpAddr::V4(address) => IpAddr::V4(address),
             IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
         };
         let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
@@ -60,6 +61,8 @@ mod tests {
         let network = address("2001:db8::1");
         assert!(Arc::ptr_eq(&network, &address("2001:db8::ffff:1")));
         assert!(!Arc::ptr_eq(&network, &address("2001:db8:0:1::1")));
+        assert!(Arc::ptr_eq(&first, &address("::ffff:10.0.0.1")));
+        assert!(!Arc::ptr_eq(&first, &address("::ffff:10.0.0.3")));
         for number in 0..1000_u32 {
             shares.of(IpAddr::V4(number.into()));
         }
