@@ -12,6 +12,9 @@ use tokio::sync::Notify;
 /// How often it runs without a wake-up.
 const EVERY: Duration = Duration::from_secs(30);
 
+/// How soon it runs again after a failure.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
 /// One batch, so that no statement takes long.
 const PIECE: &str = "DELETE FROM {table} WHERE ctid = ANY (ARRAY(
     SELECT m.ctid FROM queue JOIN {table} AS m ON m.queue_id = queue.id
@@ -61,6 +64,8 @@ impl Cleanup {
                 journal.note_connect_failure(&reason);
                 health.note_failure(BackgroundLoop::Cleanup, reason);
                 client = None;
+                tokio::time::sleep(RETRY_AFTER).await;
+                continue;
             }
             // A timeout is no error: it is time for the next run.
             let _ = tokio::time::timeout(EVERY, self.0.notified()).await;

@@ -20,7 +20,7 @@ pub(crate) enum BackgroundLoop {
 pub(crate) const LOOP_LABELS: [&str; 4] = ["redelivery", "cleanup", "low_water", "peers"];
 /// A loop without a finished round for this long makes the service not ready. Each round and each pause is much shorter.
 const ROUND_MAX: Duration = Duration::from_secs(60);
-/// The same limit for a loop whose latest round failed.
+/// The same limit for a loop whose rounds fail, from the first failure on.
 const FAILING_MAX: Duration = Duration::from_secs(5);
 
 /// The state of the database and of the loops.
@@ -30,8 +30,8 @@ pub(crate) struct Health {
     database: Mutex<Result<(), Failure>>,
     /// When each loop last finished a round.
     rounds: [AtomicU64; LOOP_LABELS.len()],
-    /// Why the latest round of each loop failed, until the loop finishes one.
-    failures: Mutex<[Option<String>; LOOP_LABELS.len()]>,
+    /// Since when each loop fails, and why its latest round did, until the loop finishes one.
+    failures: Mutex<[Option<(Nanos, String)>; LOOP_LABELS.len()]>,
     has_loops: bool,
 }
 
@@ -62,10 +62,12 @@ impl Health {
 
     /// A round of a loop has failed.
     pub(crate) fn note_failure(&self, which: BackgroundLoop, reason: String) {
-        self.failures()[which as usize] = Some(reason);
+        let now = self.clock.now();
+        let failure = &mut self.failures()[which as usize];
+        *failure = Some((failure.as_ref().map_or(now, |(since, _)| *since), reason));
     }
 
-    fn failures(&self) -> MutexGuard<'_, [Option<String>; LOOP_LABELS.len()]> {
+    fn failures(&self) -> MutexGuard<'_, [Option<(Nanos, String)>; LOOP_LABELS.len()]> {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -80,8 +82,9 @@ impl Health {
     pub(crate) fn check(&self) -> Result<(), Failure> {
         self.database.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
         let ages = self.ages().unwrap_or_default();
-        for ((name, age), failure) in LOOP_LABELS.iter().zip(ages).zip(self.failures().iter()) {
-            if let Some(reason) = failure.as_ref().filter(|_| age > FAILING_MAX) {
+        let now = self.clock.now();
+        for (name, failure) in LOOP_LABELS.iter().zip(self.failures().iter()) {
+            if let Some((_, reason)) = failure.as_ref().filter(|(since, _)| now.after(*since) > FAILING_MAX) {
                 return Err(Failure::NotReady(format!("the background loop {name} fails: {reason}")));
             }
         }
@@ -112,9 +115,11 @@ mod tests {
         }
         assert_eq!(health.check(), Ok(()));
         assert_eq!(health.ages().unwrap()[0], Duration::from_secs(2));
-        health.note_failure(BackgroundLoop::Peers, "too many connections".into());
-        assert_eq!(health.check(), Ok(()), "a single failure is ignored");
         manual.advance(2 * FAILING_MAX);
+        health.note_failure(BackgroundLoop::Peers, "connection reset".into());
+        assert_eq!(health.check(), Ok(()), "a single failure is ignored, also after a long pause");
+        manual.advance(2 * FAILING_MAX);
+        health.note_failure(BackgroundLoop::Peers, "too many connections".into());
         assert_eq!(
             health.check(),
             Err(Failure::NotReady("the background loop peers fails: too many connections".into()))
