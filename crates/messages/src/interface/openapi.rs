@@ -198,11 +198,7 @@ fn carrying(response: ResponseBuilder, content: Content) -> ResponseBuilder {
                     .build(),
             );
             let of_lease = [
-                (
-                    "Waystage-LeaseToken-Token",
-                    schemas::text(),
-                    "The lease token, which acknowledges, extends or nacks it.",
-                ),
+                ("Waystage-Lease-Token", schemas::text(), "The lease token, which acknowledges, extends or nacks it."),
                 ("Waystage-Attempt", number(), "How often it was received; the first time is 1."),
             ];
             let is_leased = matches!(content, Content::LeasedMessageOrJson(_));
