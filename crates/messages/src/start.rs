@@ -122,6 +122,7 @@ pub fn start(config: &Config, clock: Clock) -> Result<RunningService, MessagesEr
     let connections = Arc::new(ClientConnections::new(config.clients.connections_max));
     let tokens = Tokens::new(&config.tokens, config.limits.memory_per_client);
     let (tls, certificate) = tls.map(watch::channel).unzip();
+    let addresses = [&config.listen].into_iter().chain(&config.admin_listen);
     let service = Arc::new(Service {
         admission,
         memory,
@@ -131,7 +132,7 @@ pub fn start(config: &Config, clock: Clock) -> Result<RunningService, MessagesEr
         clients: config.clients,
         connections: connections.clone(),
         tokens: tokens.clone(),
-        browsers: Browsers::new(&config.browsers, &config.listen, !config.tokens.is_empty()),
+        browsers: Browsers::new(&config.browsers, addresses, !config.tokens.is_empty()),
         metrics_need_token: config.metrics_need_token,
         clock: clock.clone(),
     });

@@ -48,7 +48,8 @@ impl Database {
             schema::enter(&mut client, schema::STEPS).await?;
             Ok::<_, DatabaseError>(Statements::prepare(&client).await?)
         };
-        let statements = self.liveness.attend(&process, driver.drive(prepare)).await??;
+        // A step of the schema takes as long as it needs on a large table, and other connections wait for it.
+        let statements = self.liveness.attend_for(Duration::MAX, &process, driver.drive(prepare)).await??;
         Ok((DatabaseSession { client, process, statements, connected: clock.now() }, driver))
     }
 

@@ -110,8 +110,19 @@ impl Liveness {
     /// Runs work whose statements run in this process of the server. If the process has finished but its reply does not arrive,
     /// or its commit waits too long for a standby, cancels the work and terminates the process. The outcome of the work is then unknown.
     pub(crate) async fn attend<W: Future>(&self, process: &ServerProcess, work: W) -> Result<W::Output, DatabaseError> {
+        self.attend_for(SILENT_FOR, process, work).await
+    }
+
+    /// The same for work that may run for longer, as long as the server says that it runs.
+    pub(super) async fn attend_for<W: Future>(
+        &self,
+        longest: Duration,
+        process: &ServerProcess,
+        work: W,
+    ) -> Result<W::Output, DatabaseError> {
         let mut work = pin!(work);
         let began = Instant::now();
+        let mut seen_running = began;
         let mut before = Activity::Unknown;
         loop {
             if let Ok(done) = timeout(LOOK_UP_EVERY, &mut work).await {
@@ -124,7 +135,11 @@ impl Liveness {
             };
             // A reply can still be on its way, so two checks must find the same statement finished.
             let is_lost = match &activity {
-                Activity::Running | Activity::Unknown => began.elapsed() >= SILENT_FOR,
+                Activity::Running => {
+                    seen_running = Instant::now();
+                    began.elapsed() >= longest
+                }
+                Activity::Unknown => began.elapsed() >= longest || seen_running.elapsed() >= SILENT_FOR,
                 Activity::Waiting(_) => activity == before,
                 Activity::Gone => true,
                 Activity::Replicating if began.elapsed() >= self.replication_timeout => {

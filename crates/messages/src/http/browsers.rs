@@ -18,9 +18,14 @@ pub(crate) struct Browsers {
 }
 
 impl Browsers {
-    /// A service that listens at this address.
-    pub(crate) fn new(config: &BrowserConfig, listen: &str, has_tokens: bool) -> Browsers {
-        let own = listen.parse::<Authority>().map(|authority| authority.host().to_ascii_lowercase());
+    /// A service that listens at these addresses.
+    pub(crate) fn new<'a>(
+        config: &BrowserConfig,
+        listen: impl IntoIterator<Item = &'a String>,
+        has_tokens: bool,
+    ) -> Browsers {
+        let own = listen.into_iter().filter_map(|address| address.parse::<Authority>().ok());
+        let own = own.map(|authority| authority.host().to_ascii_lowercase());
         let hosts = config.allowed_hosts.iter().map(|host| host.to_ascii_lowercase());
         let hosts = hosts.chain(own).chain(["localhost".into()]).collect();
         Browsers { hosts: (!has_tokens).then_some(hosts), cors_origins: config.cors_origins.clone() }
@@ -108,13 +113,15 @@ mod tests {
             allowed_hosts: vec!["queues.example".into()],
             cors_origins: vec!["https://app.example".into()],
         };
-        let browsers = Browsers::new(&config, "127.0.0.1:8080", false);
+        let listen = ["127.0.0.1:8080".to_owned(), "admin.internal:9000".to_owned()];
+        let browsers = Browsers::new(&config, &listen, false);
         let host = ("host", "localhost:8080");
         for (expected, headers) in [
             (200, &[][..]),
             (200, &[host]),
             (200, &[("host", "127.0.0.1")]),
             (200, &[("host", "[::1]:80")]),
+            (200, &[("host", "admin.internal:9000")]),
             (200, &[("host", "Queues.Example.:8080")]),
             (403, &[("host", "evil.example:8080")]),
             (403, &[("host", "127.0.0.1.evil.example")]),
@@ -131,7 +138,7 @@ mod tests {
         ] {
             assert_eq!(status(&browsers, headers), expected, "{headers:?}");
         }
-        let with_tokens = Browsers::new(&config, "127.0.0.1:8080", true);
+        let with_tokens = Browsers::new(&config, &listen, true);
         assert_eq!(status(&with_tokens, &[("host", "evil.example"), ("origin", "https://evil.example")]), 200);
     }
 }

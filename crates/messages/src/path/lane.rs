@@ -38,6 +38,18 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
+    /// Refuses the jobs for whose answers there is no room, and returns the others.
+    fn refuse_without_room(&self, jobs: Vec<Job>) -> Vec<Job> {
+        let mut admitted = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            match job.work.has_large_answer().then(|| self.memory.check_room(&job.caller.share)) {
+                Some(Err(limit)) => job.end(Err(limit)),
+                _ => admitted.push(job),
+            }
+        }
+        admitted
+    }
+
     /// Runs until the queue is closed and empty.
     pub(crate) async fn run(self) {
         let mut session = self.open().await.ok();
@@ -66,10 +78,8 @@ impl Lane {
                 job.end(Err(Failure::ClientClosed));
             }
             // The jobs were admitted when there was memory. Since then, other lanes may have fetched messages.
-            let has_no_room =
-                |job: &mut Job| job.work.has_large_answer() && self.memory.check_room(&job.caller.share).is_err();
-            for job in jobs.extract_if(.., has_no_room) {
-                job.end(Err(Failure::OutOfMemory));
+            if jobs.iter().any(|job| job.work.has_large_answer()) {
+                jobs = self.refuse_without_room(jobs);
             }
             let mut is_over = false;
             match &mut session {

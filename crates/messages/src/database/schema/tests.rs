@@ -2,7 +2,10 @@
 
 use super::*;
 use crate::database::connector::{Connector, HANDSHAKE_TIMEOUT};
+use crate::database::error::DatabaseError;
+use crate::database::liveness::{Liveness, ServerProcess};
 use crate::embedded::{Embedded, EmbeddedError};
+use std::time::Duration;
 
 const FIRST: Step = Step { text: "CREATE TABLE thing (name text)", oldest_program: 1 };
 const OLDER: &[Step] = &[FIRST];
@@ -55,7 +58,7 @@ async fn an_incompatible_step_waits_until_no_older_program_is_connected() {
     // The server notices the end of the connection a little later.
     while let Err(error) = enter(&mut new, INCOMPATIBLE).await {
         assert!(matches!(error, SchemaError::OlderIsConnected { .. }), "{error}");
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let mut late = server.connect().await;
     let refused = enter(&mut late, OLDER).await.unwrap_err();
@@ -80,4 +83,18 @@ async fn an_older_program_that_connects_during_a_step_is_refused_after_it() {
     first.batch_execute("COMMIT").await.unwrap();
     migrating.await.unwrap().unwrap();
     assert!(matches!(entering.await.unwrap(), Err(SchemaError::Newer { found: 2, known: 1 })));
+}
+
+#[tokio::test]
+async fn a_step_can_take_longer_than_other_statements() {
+    let Some(server) = Server::start() else { return };
+    let connector = Connector::parse(&server.embedded.url(), None).unwrap();
+    let liveness = Liveness::new(connector, Duration::from_secs(10));
+    let client = server.connect().await;
+    let process = ServerProcess::of(&client).await.unwrap();
+    let step = client.batch_execute("SELECT pg_sleep(4)");
+    liveness.attend_for(Duration::MAX, &process, step).await.unwrap().unwrap();
+    let statement = client.batch_execute("SELECT pg_sleep(60)");
+    let given_up = liveness.attend_for(Duration::from_secs(2), &process, statement).await;
+    assert!(matches!(given_up, Err(DatabaseError::Silent)), "{given_up:?}");
 }
