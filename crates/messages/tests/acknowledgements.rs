@@ -148,6 +148,9 @@ fn redelivery_waits_for_the_backoff_of_the_queue() {
     }
     assert_eq!(database.number(DUE), 30);
     assert_eq!(client.short("POST", "/v1/queues/jobs/messages:pop").0, 204);
+    for how in ["extend", "nack"] {
+        assert_eq!(lease_action(&mut client, &job, how), 410, "the lease has expired: {how}");
+    }
     // When the pause is over, the message is visible, and its second pause is twice as long.
     database.run("UPDATE invisible_message SET due_at = now()");
     let again = receive(&mut client, "jobs", "lease=1h&wait=50s");
