@@ -21,8 +21,9 @@ def test_a_stopped_proxy_reads_what_has_arrived_before_it_closes_idle_clients(tm
         f'[[pools]]\nname = "main"\nservers = ["127.0.0.1:{server.port}"]\n'
     )
     proxy = Process(["--config", str(file)])
+    clients = []
     try:
-        clients = [connect(port) for _ in range(CLIENTS)]
+        clients += [connect(port) for _ in range(CLIENTS)]
         os.kill(proxy.process.pid, signal.SIGSTOP)
         for client in clients:
             client.sendall(b"mn\r\n")
@@ -30,5 +31,7 @@ def test_a_stopped_proxy_reads_what_has_arrived_before_it_closes_idle_clients(tm
         os.kill(proxy.process.pid, signal.SIGCONT)
         assert [client.recv(100) for client in clients] == [b"MN\r\n"] * CLIENTS
     finally:
+        for client in clients:
+            client.close()
         proxy.kill()
         server.end()

@@ -59,6 +59,8 @@ pub(crate) struct EventLoop {
     handshakes: VecDeque<(Nanos, usize, u32)>,
     clients_open: Arc<AtomicUsize>,
     draining: Option<DrainLimits>,
+    /// No timeout of a client is checked before.
+    next_check: Nanos,
     /// When to look again at the bytes that the other loops hold.
     next_memory_look: Nanos,
     /// The acceptor of the new configuration, while clients move there.
@@ -89,6 +91,7 @@ impl EventLoop {
             handshakes: VecDeque::new(),
             clients_open,
             draining: None,
+            next_check: Nanos::UNSET,
             next_memory_look: Nanos::UNSET,
             successor: None,
             moving: VecDeque::new(),
@@ -101,9 +104,10 @@ impl EventLoop {
         self.core.turn = self.core.clock.now();
         self.tick();
         while !self.is_drained() {
-            let timeout = self.timeout();
+            let (before, timeout) = (self.core.turn, self.timeout());
             self.poller.wait(timeout, &mut ready)?;
             self.core.turn = self.core.clock.now();
+            self.postpone_checks(before, timeout);
             if ready.is_empty() {
                 self.core.journal.flush();
             }
@@ -159,7 +163,7 @@ impl EventLoop {
         }
         let mut next = self.drain_deadline();
         next = next.min(self.closing.front().map_or(Nanos::NEVER, |&(until, _, _)| until));
-        next = next.min(self.checks.front().map_or(Nanos::NEVER, |&(at, _, _)| at));
+        next = next.min(self.checks.front().map_or(Nanos::NEVER, |&(at, _, _)| at.max(self.next_check)));
         next = next.min(self.handshakes.front().map_or(Nanos::NEVER, |&(until, _, _)| until));
         next = next.min(self.core.dispatcher.deadline());
         if !self.moving.is_empty() {
@@ -187,9 +191,19 @@ impl EventLoop {
         self.end_handshakes();
     }
 
+    /// If this process was stopped during the turn that began then, or the wait after it, clients may have sent something that the loop
+    /// reads in the next turns only. They get time for it.
+    fn postpone_checks(&mut self, before: Nanos, timeout: Option<Duration>) {
+        if let (Some(interval), Some(timeout)) = (self.check_interval, timeout)
+            && before + timeout + interval < self.core.turn
+        {
+            self.next_check = self.core.turn + interval;
+        }
+    }
+
     /// Closes the connections of clients on which nothing has happened for too long.
     fn check_timeouts(&mut self) {
-        let Some(interval) = self.check_interval else { return };
+        let Some(interval) = self.check_interval.filter(|_| self.core.turn >= self.next_check) else { return };
         while let Some(&(at, slot, number)) = self.checks.front() {
             if at > self.core.turn {
                 return;
