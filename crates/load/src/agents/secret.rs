@@ -8,9 +8,15 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
+use std::collections::HashSet;
 
 /// A shorter secret could be guessed from a recorded proof.
 const BYTES_MIN: usize = 16;
+/// Fewer different characters are a placeholder, such as spaces or one letter repeated. Random 16 hexadecimal digits have
+/// fewer than six in one of 200 000 cases.
+const DIFFERENT_MIN: usize = 6;
+/// Ends every line about a secret that is refused.
+const MAKE_ONE: &str = "make one with openssl rand -base64 32";
 /// The first part of the signed text, so that another program with the same secret does not accept the proof.
 const PURPOSE: &str = "waystage load agent, proof 1";
 /// Bytes of a nonce.
@@ -31,13 +37,26 @@ impl Secret {
     /// The secret in this text, without the line end.
     ///
     /// # Errors
-    /// It is too short.
+    /// It is too short, has too few different characters, or has spaces at its ends or control characters, which
+    /// another program that reads the same file could leave out.
     pub fn new(text: &str) -> Result<Secret, String> {
         let secret = text.trim_end_matches(['\r', '\n']);
         if secret.len() < BYTES_MIN {
             return Err(format!(
-                "the secret has {} bytes, and at least {BYTES_MIN} are needed; make one with openssl rand -base64 32",
+                "the secret has {} bytes, and at least {BYTES_MIN} are needed; {MAKE_ONE}",
                 secret.len()
+            ));
+        }
+        if secret.chars().any(char::is_control) {
+            return Err(format!("the secret has more than one line or another control character; {MAKE_ONE}"));
+        }
+        if secret.trim() != secret {
+            return Err(format!("the secret begins or ends with a space; {MAKE_ONE}"));
+        }
+        let different = secret.chars().collect::<HashSet<_>>().len();
+        if different < DIFFERENT_MIN {
+            return Err(format!(
+                "the secret has {different} different characters, and at least {DIFFERENT_MIN} are needed; {MAKE_ONE}"
             ));
         }
         Ok(Secret(hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes())))
@@ -85,6 +104,22 @@ mod tests {
             !secret.is_proof(&proof, Side::Agent, "c", "a") && !secret.is_proof(&proof, Side::Agent, "a\" \"", "c")
         );
         assert!(!secret.is_proof("", Side::Agent, "a", "c") && !secret.is_proof("?", Side::Agent, "a", "c"));
+    }
+
+    #[test]
+    fn a_placeholder_is_no_secret() {
+        for (text, word) in [
+            (" ".repeat(20), "begins or ends with a space"),
+            ("0123456789abcdef ".into(), "begins or ends with a space"),
+            ("xxxxxxxxxxxxxxxxxxxx".into(), "1 different characters"),
+            ("0123456789abcdef\n0123456789abcdef\n".into(), "more than one line"),
+            ("0123456789abc\0def".into(), "control character"),
+            ("changechangechangeno".replace("no", "\u{1b}"), "control character"),
+        ] {
+            let line = Secret::new(&text).unwrap_err();
+            assert!(line.contains(word) && line.contains("openssl") && !line.contains('\n'), "{text:?}: {line}");
+        }
+        assert!(Secret::new("correct horse battery staple\r\n").is_ok());
     }
 
     #[test]
