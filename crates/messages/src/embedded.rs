@@ -3,6 +3,8 @@
 
 mod ownership;
 mod programs;
+#[cfg(test)]
+pub(crate) mod test_server;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process};

@@ -16,7 +16,7 @@ pub use client::Client;
 pub use gated_server::GatedServer;
 pub use http::{Http, HttpReply};
 pub use scripted::{Peer, Scripted};
-pub use server::{Server, memcached_is_here};
+pub use server::{Server, memcached_is_here, skip_without};
 pub use traces::{SyntheticRow, SyntheticTrace};
 
 /// Resident memory of this process, including servers and proxies that run in it.

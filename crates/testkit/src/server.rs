@@ -23,10 +23,21 @@ pub struct Server {
     kind: Kind,
 }
 
+/// Prints that a test is skipped because this program is not installed. Panics if `WAYSTAGE_REQUIRE_PEERS` is set, because a skipped test
+/// counts as passed.
+pub fn skip_without(program: &str, package: &str) {
+    assert!(!peers_are_required(), "{program} is required here, and missing");
+    eprintln!("SKIPPED: there is no {program} here; apt-get install {package}");
+}
+
+fn peers_are_required() -> bool {
+    std::env::var_os("WAYSTAGE_REQUIRE_PEERS").is_some()
+}
+
 /// Whether memcached is on the PATH. If `WAYSTAGE_REQUIRE_PEERS` is set, it must be.
 pub fn memcached_is_here() -> bool {
     let is_here = Command::new("memcached").arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok();
-    assert!(is_here || std::env::var_os("WAYSTAGE_REQUIRE_PEERS").is_none(), "memcached is required here, and missing");
+    assert!(is_here || !peers_are_required(), "memcached is required here, and missing");
     is_here
 }
 

@@ -32,11 +32,7 @@ impl Database {
         match Embedded::start_with(folder.path(), &settings) {
             Ok(server) => Some(Database { server, folder }),
             Err(EmbeddedError::Missing) => {
-                assert!(
-                    std::env::var_os("WAYSTAGE_REQUIRE_PEERS").is_none(),
-                    "PostgreSQL is required here, and missing"
-                );
-                eprintln!("SKIPPED: there is no PostgreSQL here; apt-get install postgresql");
+                testkit::skip_without("PostgreSQL", "postgresql");
                 None
             }
             Err(error) => panic!("{error}"),

@@ -4,7 +4,7 @@ use super::*;
 use crate::database::connector::{Connector, HANDSHAKE_TIMEOUT};
 use crate::database::error::DatabaseError;
 use crate::database::liveness::{Liveness, ServerProcess};
-use crate::embedded::{Embedded, EmbeddedError};
+use crate::embedded::test_server::TestServer;
 use std::time::Duration;
 
 const FIRST: Step = Step { text: "CREATE TABLE thing (name text)", oldest_program: 1 };
@@ -13,42 +13,26 @@ const COMPATIBLE: &[Step] = &[FIRST, Step { text: "ALTER TABLE thing ADD COLUMN 
 const INCOMPATIBLE: &[Step] =
     &[FIRST, Step { text: "ALTER TABLE thing RENAME COLUMN name TO title", oldest_program: 2 }];
 
-struct Server {
-    embedded: Embedded,
-    _folder: tempfile::TempDir,
-}
-
-impl Server {
-    fn start() -> Option<Server> {
-        let folder = tempfile::tempdir().unwrap();
-        match Embedded::start(folder.path()) {
-            Ok(embedded) => Some(Server { embedded, _folder: folder }),
-            Err(EmbeddedError::Missing) => None,
-            Err(error) => panic!("{error}"),
-        }
-    }
-
-    async fn connect(&self) -> Client {
-        Connector::parse(&self.embedded.url(), None).unwrap().connect_alone(HANDSHAKE_TIMEOUT).await.unwrap()
-    }
+async fn connect(server: &TestServer) -> Client {
+    Connector::parse(&server.url(), None).unwrap().connect_alone(HANDSHAKE_TIMEOUT).await.unwrap()
 }
 
 #[tokio::test]
 async fn programs_of_two_versions_work_together_after_a_compatible_step() {
-    let Some(server) = Server::start() else { return };
-    let (mut old, mut new, mut again) = (server.connect().await, server.connect().await, server.connect().await);
+    let Some(server) = TestServer::start() else { return };
+    let (mut old, mut new, mut again) = (connect(&server).await, connect(&server).await, connect(&server).await);
     enter(&mut old, OLDER).await.unwrap();
     enter(&mut new, COMPATIBLE).await.unwrap();
     assert_eq!(find(&old).await.unwrap(), Found { step: 2, oldest_program: 1 });
     old.batch_execute("INSERT INTO thing VALUES ('still works')").await.unwrap();
     enter(&mut again, OLDER).await.unwrap();
-    enter_in_background(&server.connect().await, OLDER).await.unwrap();
+    enter_in_background(&connect(&server).await, OLDER).await.unwrap();
 }
 
 #[tokio::test]
 async fn an_incompatible_step_waits_until_no_older_program_is_connected() {
-    let Some(server) = Server::start() else { return };
-    let (mut old, mut new) = (server.connect().await, server.connect().await);
+    let Some(server) = TestServer::start() else { return };
+    let (mut old, mut new) = (connect(&server).await, connect(&server).await);
     enter(&mut old, OLDER).await.unwrap();
     let refused = enter(&mut new, INCOMPATIBLE).await.unwrap_err();
     assert!(matches!(refused, SchemaError::OlderIsConnected { known: 1 }), "{refused}");
@@ -60,7 +44,7 @@ async fn an_incompatible_step_waits_until_no_older_program_is_connected() {
         assert!(matches!(error, SchemaError::OlderIsConnected { .. }), "{error}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    let mut late = server.connect().await;
+    let mut late = connect(&server).await;
     let refused = enter(&mut late, OLDER).await.unwrap_err();
     assert!(matches!(refused, SchemaError::Newer { found: 2, known: 1 }), "{refused}");
     assert!(enter_in_background(&late, OLDER).await.is_err());
@@ -68,8 +52,8 @@ async fn an_incompatible_step_waits_until_no_older_program_is_connected() {
 
 #[tokio::test]
 async fn an_older_program_that_connects_during_a_step_is_refused_after_it() {
-    let Some(server) = Server::start() else { return };
-    let (mut first, mut new, mut old) = (server.connect().await, server.connect().await, server.connect().await);
+    let Some(server) = TestServer::start() else { return };
+    let (mut first, mut new, mut old) = (connect(&server).await, connect(&server).await, connect(&server).await);
     enter(&mut first, OLDER).await.unwrap();
     first.batch_execute("SELECT pg_advisory_unlock_all()").await.unwrap();
     // The step waits for this transaction.
@@ -87,10 +71,10 @@ async fn an_older_program_that_connects_during_a_step_is_refused_after_it() {
 
 #[tokio::test]
 async fn a_step_can_take_longer_than_other_statements() {
-    let Some(server) = Server::start() else { return };
-    let connector = Connector::parse(&server.embedded.url(), None).unwrap();
+    let Some(server) = TestServer::start() else { return };
+    let connector = Connector::parse(&server.url(), None).unwrap();
     let liveness = Liveness::new(connector, Duration::from_secs(10));
-    let client = server.connect().await;
+    let client = connect(&server).await;
     let process = ServerProcess::of(&client).await.unwrap();
     let step = client.batch_execute("SELECT pg_sleep(4)");
     liveness.attend_for(Duration::MAX, &process, step).await.unwrap().unwrap();

@@ -1,7 +1,7 @@
 //! A lane whose server stops in the middle of a statement.
 
 use super::*;
-use crate::embedded::{Embedded, EmbeddedError};
+use crate::embedded::test_server::TestServer;
 use crate::observe::measurements::Measurements;
 use crate::observe::record_file::RecordSink;
 use crate::path::caller::Caller;
@@ -44,15 +44,7 @@ async fn pid(database: &Database) -> Pid {
 
 #[tokio::test]
 async fn a_lane_reconnects_when_its_server_stops_answering() {
-    let directory = tempfile::tempdir().unwrap();
-    let server = match Embedded::start(directory.path()) {
-        Ok(server) => server,
-        Err(EmbeddedError::Missing) => {
-            assert!(std::env::var_os("WAYSTAGE_REQUIRE_PEERS").is_none(), "PostgreSQL is required here, and missing");
-            return eprintln!("SKIPPED: there is no PostgreSQL here; apt-get install postgresql");
-        }
-        Err(error) => panic!("{error}"),
-    };
+    let Some(server) = TestServer::start() else { return };
     let database = Database::parse(&server.url(), None, Duration::from_secs(10)).unwrap();
     let queue = Arc::new(JobQueue::new(BOUNDS));
     let lane = Lane {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::database::connection::Database;
-use crate::embedded::{Embedded, EmbeddedError};
+use crate::embedded::test_server::TestServer;
 
 /// Number of messages in one queue; `WAYSTAGE_PLAN_MESSAGES` overrides it.
 const MESSAGES: u64 = 1000;
@@ -27,15 +27,7 @@ fn texts() -> Vec<String> {
 
 #[tokio::test]
 async fn plans_use_indexes_in_empty_and_in_large_tables() {
-    let directory = tempfile::tempdir().unwrap();
-    let server = match Embedded::start(directory.path()) {
-        Ok(server) => server,
-        Err(EmbeddedError::Missing) => {
-            assert!(std::env::var_os("WAYSTAGE_REQUIRE_PEERS").is_none(), "PostgreSQL is required here, and missing");
-            return eprintln!("SKIPPED: there is no PostgreSQL here; apt-get install postgresql");
-        }
-        Err(error) => panic!("{error}"),
-    };
+    let Some(server) = TestServer::start() else { return };
     let database = Database::parse(&server.url(), None, std::time::Duration::from_secs(10)).unwrap();
     drop(database.connect(&clock::Clock::monotonic()).await.unwrap());
     let many = std::env::var("WAYSTAGE_PLAN_MESSAGES").map_or(MESSAGES, |text| text.parse().unwrap());
