@@ -1,15 +1,87 @@
 //! A connection pooler between the service and PostgreSQL is refused with an error that names it, because it drops session settings.
+//! Uses PgBouncer if it is installed, and imitations of it otherwise as well.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;
 
 use common::Database;
-use messages::Config;
-use std::io::{Read, Write};
+use messages::{Config, migrate};
+use std::fs::{metadata, write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
-use std::thread::spawn;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread::{sleep, spawn};
+use std::time::Duration;
+
+/// The beginning of the error.
+const REFUSED: &str = "a connection pooler such as PgBouncer answers";
+/// Debian installs PgBouncer in a folder that may not be on the PATH.
+const PGBOUNCER: [&str; 2] = ["pgbouncer", "/usr/sbin/pgbouncer"];
+
+/// A real PgBouncer, which ends with the test.
+struct PgBouncer {
+    child: Child,
+    port: u16,
+}
+
+impl PgBouncer {
+    /// Starts it in this mode before a server. None if it is not installed, unless `WAYSTAGE_REQUIRE_PEERS` is set.
+    fn start(database: &Database, mode: &str, ignored: &str) -> Option<PgBouncer> {
+        let folder = database.directory();
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let (settings, users) = (folder.join("pgbouncer.ini"), folder.join("users.txt"));
+        write(&users, "\"waystage\" \"\"\n").unwrap();
+        let text = format!(
+            "[databases]\npostgres = host={} port=5432\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\n\
+             unix_socket_dir =\nauth_type = trust\nauth_file = {}\npool_mode = {mode}\n\
+             ignore_startup_parameters = {ignored}\n",
+            folder.display(),
+            users.display()
+        );
+        write(&settings, text).unwrap();
+        for program in PGBOUNCER {
+            let mut command = Command::new(program);
+            command.arg("--quiet").arg(&settings).stdout(Stdio::null()).stderr(Stdio::null());
+            // It refuses to run as root, and only the server's user can enter the folder with the socket.
+            let owner = metadata(folder).unwrap();
+            command.uid(owner.uid()).gid(owner.gid());
+            match command.spawn() {
+                Ok(child) => {
+                    let mut pooler = PgBouncer { child, port };
+                    pooler.wait_until_ready();
+                    return Some(pooler);
+                }
+                Err(error) => assert_eq!(error.kind(), ErrorKind::NotFound, "{error}"),
+            }
+        }
+        testkit::skip_without("PgBouncer", "pgbouncer");
+        None
+    }
+
+    fn wait_until_ready(&mut self) {
+        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+            assert_eq!(self.child.try_wait().unwrap(), None, "it has ended");
+            sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn config(&self) -> Config {
+        config(self.port)
+    }
+}
+
+impl Drop for PgBouncer {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
 
 /// PgBouncer's reply to a startup parameter that it does not know.
 fn refuses_parameters(mut client: TcpStream) {
@@ -22,7 +94,7 @@ fn refuses_parameters(mut client: TcpStream) {
 }
 
 /// PgBouncer with `ignore_startup_parameters = options`.
-fn ignores_parameters(mut client: TcpStream, directory: &std::path::Path) {
+fn ignores_parameters(mut client: TcpStream, directory: &Path) {
     read_startup(&mut client);
     let mut server = UnixStream::connect(directory.join(".s.PGSQL.5432")).unwrap();
     let parameters = b"\0\x03\0\0user\0waystage\0database\0postgres\0\0";
@@ -47,23 +119,44 @@ fn read_startup(client: &mut TcpStream) {
     }
 }
 
+/// The configuration of a service whose database is at this port.
+fn config(port: u16) -> Config {
+    let database = format!("host=127.0.0.1 port={port} user=waystage dbname=postgres");
+    Config { database, listen: "127.0.0.1:0".into(), ..Config::default() }
+}
+
 /// The error with which the service refuses to start at this server.
 fn refusal(serve: impl Fn(TcpStream) + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     spawn(move || listener.incoming().flatten().for_each(&serve));
-    let database = format!("host=127.0.0.1 port={port} user=waystage dbname=postgres");
-    let config = Config { database, listen: "127.0.0.1:0".into(), ..Config::default() };
-    messages::start(&config, clock::Clock::monotonic()).unwrap_err().to_string()
+    messages::start(&config(port), clock::Clock::monotonic()).unwrap_err().to_string()
 }
 
 #[test]
-fn a_pooler_is_refused_in_words() {
-    let expected = "a connection pooler such as PgBouncer answers";
+fn an_imitated_pooler_is_refused_in_words() {
     let line = refusal(refuses_parameters);
-    assert!(line.contains(expected) && !line.contains('\n'), "{line}");
+    assert!(line.contains(REFUSED) && !line.contains('\n'), "{line}");
     let Some(database) = Database::start() else { return };
     let directory = database.directory().to_path_buf();
     let line = refusal(move |client| ignores_parameters(client, &directory));
-    assert!(line.contains(expected) && !line.contains('\n'), "{line}");
+    assert!(line.contains(REFUSED) && !line.contains('\n'), "{line}");
+}
+
+/// Each time, because earlier attempts can leave prepared statements on the connections that PgBouncer keeps to the server.
+#[test]
+fn pgbouncer_is_refused_in_words_each_time_in_every_mode() {
+    let Some(database) = Database::start() else { return };
+    for mode in ["session", "transaction", "statement"] {
+        for ignored in ["", "options"] {
+            let Some(pooler) = PgBouncer::start(&database, mode, ignored) else { return };
+            for attempt in 0..3 {
+                let started = messages::start(&pooler.config(), clock::Clock::monotonic());
+                let line = started.map(|_| ()).unwrap_err().to_string();
+                assert!(line.contains(REFUSED) && !line.contains('\n'), "{mode} {ignored} {attempt}: {line}");
+                let line = migrate(&pooler.config(), false).unwrap_err().to_string();
+                assert!(line.contains(REFUSED) && !line.contains('\n'), "{mode} {ignored} {attempt}: {line}");
+            }
+        }
+    }
 }

@@ -53,9 +53,12 @@ impl Database {
         Ok((DatabaseSession { client, process, statements, connected: clock.now() }, driver))
     }
 
-    /// A connection that neither checks nor locks the schema, for `waystage messages migrate`.
+    /// A connection that neither checks nor locks the schema, for `waystage messages migrate`. Like every other connection, it is refused
+    /// if a pooler answers.
     pub(crate) async fn connect_to_migrate(&self) -> Result<Client, DatabaseError> {
-        self.connector.connect_alone(HANDSHAKE_TIMEOUT).await
+        let client = self.connector.connect_alone(HANDSHAKE_TIMEOUT).await?;
+        in_time(HANDSHAKE_TIMEOUT, ServerProcess::of(&client)).await?;
+        Ok(client)
     }
 
     /// A connection without prepared statements.

@@ -5,11 +5,12 @@
 use crate::database::connector::Connector;
 use crate::database::error::DatabaseError;
 use std::pin::pin;
+use std::str::FromStr;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
-use tokio_postgres::Client;
+use tokio_postgres::{Client, SimpleQueryMessage};
 
 /// If a statement takes longer than this, its state on the server is checked, and again after each further such time.
 const LOOK_UP_EVERY: Duration = Duration::from_secs(1);
@@ -90,15 +91,27 @@ enum LookUp {
 }
 
 impl ServerProcess {
-    /// The server process of this connection. Fails if the server did not receive the session settings.
+    /// The server process of this connection. Fails if the server did not receive the session settings. The query is a simple one: a
+    /// pooler shares server connections, and a statement that another client has prepared on one of them would make an extended query
+    /// fail with an error that looks temporary.
     pub(crate) async fn of(client: &Client) -> Result<ServerProcess, DatabaseError> {
-        let row = client.query_one(OWN_PROCESS, &[]).await?;
-        if !row.get::<_, bool>(4) {
+        let messages = client.simple_query(OWN_PROCESS).await?;
+        let row = messages.iter().find_map(|message| match message {
+            SimpleQueryMessage::Row(row) => Some(row),
+            _ => None,
+        });
+        let column = |index: usize| row.and_then(|row| row.get(index)).unwrap_or_default();
+        if column(4) != "t" {
             return Err(DatabaseError::Pooler);
         }
-        let server = ServerId { timeline: row.get(2), started_us: row.get(3) };
-        Ok(ServerProcess { pid: row.get(0), started: row.get(1), server })
+        let server = ServerId { timeline: number(column(2))?, started_us: number(column(3))? };
+        Ok(ServerProcess { pid: number(column(0))?, started: column(1).to_string(), server })
     }
+}
+
+/// A number in a reply. PostgreSQL returns no other text here.
+fn number<N: FromStr>(text: &str) -> Result<N, DatabaseError> {
+    text.parse().map_err(|_| DatabaseError::Silent)
 }
 
 impl Liveness {
