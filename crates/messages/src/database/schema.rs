@@ -39,9 +39,11 @@ const CLOSE_FENCES: &str = "SELECT number FROM generate_series(0, $1 - 1) AS t (
 
 const CREATE: &str = "CREATE TABLE IF NOT EXISTS waystage_schema (step integer NOT NULL);
     ALTER TABLE waystage_schema ADD COLUMN IF NOT EXISTS oldest_program integer";
-/// Rows that were written before the fence existed have no `oldest_program`.
-const LATEST: &str = "SELECT step, coalesce((to_jsonb(s) ->> 'oldest_program')::integer, step)
-    FROM waystage_schema AS s ORDER BY step DESC LIMIT 1";
+/// The latest step, and the oldest program that can use the tables after all steps: a later step cannot admit a program that an earlier one
+/// excluded. Rows that were written before the fence existed have no `oldest_program`.
+const LATEST: &str =
+    "SELECT coalesce(max(step), 0), coalesce(max(coalesce((to_jsonb(s) ->> 'oldest_program')::integer, step)), 0)
+    FROM waystage_schema AS s";
 
 /// The state of the schema in a database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,9 +83,12 @@ pub(crate) async fn enter_in_background(client: &Client, steps: &[Step]) -> Resu
 /// The step of the database, without changing it.
 pub(crate) async fn find(client: &Client) -> Result<Found, tokio_postgres::Error> {
     let there = client.query_one("SELECT to_regclass('waystage_schema') IS NOT NULL", &[]).await?;
-    let latest = if there.get(0) { client.query_opt(LATEST, &[]).await? } else { None };
-    let number = |number: i32| usize::try_from(number).unwrap_or(0);
-    Ok(latest.map_or(Found::default(), |row| Found { step: number(row.get(0)), oldest_program: number(row.get(1)) }))
+    if !there.get::<_, bool>(0) {
+        return Ok(Found::default());
+    }
+    let row = client.query_one(LATEST, &[]).await?;
+    let number = |column| usize::try_from(row.get::<_, i32>(column)).unwrap_or(0);
+    Ok(Found { step: number(0), oldest_program: number(1) })
 }
 
 /// Runs the missing steps, all or none.

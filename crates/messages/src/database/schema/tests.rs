@@ -12,6 +12,12 @@ const OLDER: &[Step] = &[FIRST];
 const COMPATIBLE: &[Step] = &[FIRST, Step { text: "ALTER TABLE thing ADD COLUMN size integer", oldest_program: 1 }];
 const INCOMPATIBLE: &[Step] =
     &[FIRST, Step { text: "ALTER TABLE thing RENAME COLUMN name TO title", oldest_program: 2 }];
+/// An incompatible step, and one that would be compatible by itself.
+const COMPATIBLE_LATER: &[Step] = &[
+    FIRST,
+    Step { text: "ALTER TABLE thing RENAME COLUMN name TO title", oldest_program: 2 },
+    Step { text: "ALTER TABLE thing ADD COLUMN size integer", oldest_program: 1 },
+];
 
 async fn connect(server: &TestServer) -> Client {
     Connector::parse(&server.url(), None).unwrap().connect_alone(HANDSHAKE_TIMEOUT).await.unwrap()
@@ -48,6 +54,17 @@ async fn an_incompatible_step_waits_until_no_older_program_is_connected() {
     let refused = enter(&mut late, OLDER).await.unwrap_err();
     assert!(matches!(refused, SchemaError::Newer { found: 2, known: 1 }), "{refused}");
     assert!(enter_in_background(&late, OLDER).await.is_err());
+}
+
+#[tokio::test]
+async fn a_later_compatible_step_does_not_admit_a_program_that_an_earlier_step_excluded() {
+    let Some(server) = TestServer::start() else { return };
+    let (mut new, mut old) = (connect(&server).await, connect(&server).await);
+    enter(&mut new, COMPATIBLE_LATER).await.unwrap();
+    assert_eq!(find(&new).await.unwrap(), Found { step: 3, oldest_program: 2 });
+    let refused = enter(&mut old, OLDER).await.unwrap_err();
+    assert!(matches!(refused, SchemaError::Newer { found: 3, known: 1 }), "{refused}");
+    enter(&mut connect(&server).await, INCOMPATIBLE).await.unwrap();
 }
 
 #[tokio::test]
