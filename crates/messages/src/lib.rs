@@ -73,6 +73,7 @@ mod path {
         pub(crate) mod queues;
         pub(crate) mod send;
     }
+        mod standby;
 }
 
 mod database {

@@ -246,6 +246,26 @@ fn hosts_that_do_not_answer_or_are_read_only_are_passed_over() {
     let (host, port) = silent.host_and_port();
     let good = database.directory().display();
     let hosts = format!("host='{host},{host},{good}' port={port},1,5432 user=waystage dbname=postgres");
+#[test]
+fn a_repeated_creation_of_a_queue_waits_for_the_standby_as_well() {
+    let Some(pair) = Pair::start() else { return };
+    let pair = pair.synchronous();
+    let replication_timeout = Duration::from_secs(3);
+    let service = serve(&Config { database: pair.url(), replication_timeout, ..pair.primary.config() });
+    let mut client = Client::connect(service.address(), "alice");
+    assert_eq!(client.short("GET", "/v1/queues").0, 200);
+    pair.relay.silence();
+    for settings in ["", "{\"lease\": \"1m\"}"] {
+        let queue = format!("/v1/queues/q{}", settings.len());
+        assert_eq!(client.ask("PUT", &queue, settings).status, 503, "the standby does not have it");
+        pair.primary.becomes_zero(&format!("SELECT 1 - count(*) FROM queue WHERE name = 'q{}'", settings.len()));
+        assert_eq!(client.ask("PUT", &queue, settings).status, 503, "a failover would undo it: {settings:?}");
+    }
+    pair.reconnect();
+    until("the creation is repeated", || client.short("PUT", "/v1/queues/q0").0 == 204);
+    service.stop().unwrap();
+}
+
     let service = serve(&Config { database: hosts, ..database.config() });
     assert!(service.is_database_reachable());
     let mut client = Client::connect(service.address(), "alice");

@@ -2,6 +2,7 @@
 
 use crate::path::lease::{LeaseAction, LeaseRequest, LeaseToken};
 use crate::path::statement::prepare::Statements;
+use crate::path::statement::standby::wait_for_standby;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Row};
 
@@ -66,8 +67,8 @@ impl Statements {
             left.iter().for_each(|index| is_done[*index] = true);
             places(&rows).for_each(|place| is_done[left[place]] = false);
             if left.iter().any(|index| is_done[*index]) {
-                // A standby may not have the deletion by an acknowledgement in doubt. It has it when it has this later record.
-                client.batch_execute("SELECT pg_logical_emit_message(true, 'waystage', '')").await?;
+                // The earlier acknowledgement may be in doubt.
+                wait_for_standby(client).await?;
             }
         }
         Ok(is_done)

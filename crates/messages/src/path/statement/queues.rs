@@ -1,6 +1,7 @@
 //! The statements about queues and their settings.
 
 use crate::path::statement::prepare::Statements;
+use crate::path::statement::standby::wait_for_standby;
 use crate::path::work::{Answer, COUNT_MAX, Page, QueueSettings, QueueState};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Row};
@@ -18,7 +19,12 @@ impl Statements {
         settings: Option<&QueueSettings>,
     ) -> Result<Option<bool>, Error> {
         let Some(settings) = settings else {
-            return Ok(Some(client.query_opt(&self.create, &[&name]).await?.is_some()));
+            let is_new = client.query_opt(&self.create, &[&name]).await?.is_some();
+            if !is_new {
+                // Nothing was written. The earlier creation may be in doubt.
+                wait_for_standby(client).await?;
+            }
+            return Ok(Some(is_new));
         };
         let QueueSettings { attempts, dead_letter_queue, expiry_ms, lease_ms, backoff_ms } = settings;
         let parameters: [&(dyn ToSql + Sync); 6] =
