@@ -6,7 +6,7 @@ mod common;
 
 use common::leases::make;
 use common::{Client, Database, serve};
-use messages::{Config, DispatchConfig, Limits, Permission, TokenConfig};
+use messages::{ClientLimits, Config, DispatchConfig, Limits, Permission, TokenConfig};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -159,8 +159,59 @@ fn a_flood_of_one_sender_is_refused_and_others_are_not() {
     running.stop().unwrap();
 }
 
+/// No client is closed because the machine is busy.
+const PATIENCE: Duration = Duration::from_secs(3000);
 const GREEDY: &str = "token-of-a-greedy-reader";
 const MODEST: &str = "token-of-a-modest-reader";
+
+fn two_tokens() -> Vec<TokenConfig> {
+    let permissions = vec![Permission::Send, Permission::Receive, Permission::All, Permission::Admin];
+    let token = |token: &str, sender: &str| TokenConfig::new(token.into(), sender.into(), permissions.clone(), None);
+    vec![token(GREEDY, "greedy").unwrap(), token(MODEST, "modest").unwrap()]
+}
+
+/// The status of the reply to a request with this token.
+fn ask(address: SocketAddr, token: &str, method: &str, path: &str, body: &str) -> u16 {
+    let header = format!("authorization: Bearer {token}");
+    testkit::Http::connect(address).unwrap().request(method, path, &[&header], body.as_bytes()).unwrap().status
+}
+
+#[test]
+fn a_flood_without_sender_or_receiver_is_refused_to_its_client_only() {
+    let Some(database) = Database::start() else { return };
+    let dispatch = DispatchConfig::Fused { lanes: 1 };
+    let limits = Limits { waiting_requests_of_party: 3, ..Limits::default() };
+    let running = serve(&Config { dispatch, limits, tokens: two_tokens(), ..database.config() });
+    let address = running.address();
+    assert_eq!(ask(address, MODEST, "PUT", "/v1/queues/jobs", ""), 201);
+    let lease = format!("/v1/leases/{}/acknowledge", "0".repeat(56));
+    for path in ["/v1/queues/jobs/messages:pop".to_string(), lease] {
+        let other = Other::connect(&database);
+        other.run("BEGIN; LOCK TABLE message, invisible_message, lost_lease IN ACCESS EXCLUSIVE MODE");
+        let request = |token: &'static str| {
+            let path = path.clone();
+            spawn(move || ask(address, token, "POST", &path, ""))
+        };
+        let refused = metric(address, "refused_total{limit=\"queue-per-sender\"}");
+        let first = request(MODEST);
+        becomes("no statement is stuck", || {
+            database
+                .number("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '-- %'")
+                > 0
+        });
+        let flood: Vec<_> = (0..20).map(|_| request(GREEDY)).collect();
+        becomes("nothing is refused", || {
+            metric(address, "refused_total{limit=\"queue-per-sender\"}") >= refused + 17.0
+        });
+        let modest = request(MODEST);
+        becomes("the other waits", || metric(address, "queue_length{queue=\"0\"}") >= 4.0);
+        other.run("ROLLBACK");
+        assert!(first.join().unwrap() != 503 && modest.join().unwrap() != 503, "{path}");
+        let refused = flood.into_iter().map(|sent| sent.join().unwrap() == 503);
+        assert_eq!(refused.filter(|is_refused| *is_refused).count(), 17, "{path}");
+    }
+    running.stop().unwrap();
+}
 
 /// A peek at 100 messages whose reply nobody reads yet.
 fn slow_reader(address: SocketAddr) -> TcpStream {
@@ -175,13 +226,12 @@ fn slow_reader(address: SocketAddr) -> TcpStream {
 fn slow_readers_fill_only_their_share_and_release_what_they_have_read() {
     const BODY: usize = 256 << 10;
     const BUFFERED: &str = "buffered_bytes";
-    let permissions = vec![Permission::Send, Permission::Receive, Permission::All];
-    let token = |token: &str, sender: &str| TokenConfig::new(token.into(), sender.into(), permissions.clone(), None);
     let running = serve(&Config {
         listen: "127.0.0.1:0".into(),
         dispatch: DispatchConfig::None { body_bytes: Some(BODY) },
         limits: Limits { memory: 64 << 20, memory_per_client: 16 << 20, ..Limits::default() },
-        tokens: vec![token(GREEDY, "greedy").unwrap(), token(MODEST, "modest").unwrap()],
+        clients: ClientLimits { unread_timeout: PATIENCE, ..ClientLimits::default() },
+        tokens: two_tokens(),
         ..Config::default()
     });
     let address = running.address();
@@ -191,10 +241,7 @@ fn slow_readers_fill_only_their_share_and_release_what_they_have_read() {
     slow.extend((0..7).map(|_| slow_reader(address)));
     becomes("nothing is refused", || metric(address, "refused_total{limit=\"memory-per-client\"}") >= 7.0);
     assert!(metric(address, BUFFERED) <= before, "no other reply of this client is made");
-    let ask = |token: &str, method: &str, path: &str, body: &str| {
-        let header = format!("authorization: Bearer {token}");
-        testkit::Http::connect(address).unwrap().request(method, path, &[&header], body.as_bytes()).unwrap().status
-    };
+    let ask = |token: &str, method: &str, path: &str, body: &str| ask(address, token, method, path, body);
     assert_eq!(ask(MODEST, "GET", "/v1/queues/q/messages/head", ""), 200);
     assert_eq!(ask(MODEST, "POST", "/v1/queues/q/messages", "x"), 201);
     assert_eq!(ask(GREEDY, "POST", "/v1/queues/q/messages", "x"), 201, "replies leave room for bodies");

@@ -19,7 +19,7 @@ pub(crate) enum Failure {
     KeyReused,
     #[error("too many requests wait for the database")]
     Overloaded,
-    #[error("too many requests of this sender or receiver are waiting for the database")]
+    #[error("too many requests of this sender, receiver or client are waiting for the database")]
     OverQuota,
     #[error("the memory for bodies and replies is full")]
     OutOfMemory,

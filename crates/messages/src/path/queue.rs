@@ -7,7 +7,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
 
 /// Limits of what waits, and of what a lane takes at once.
@@ -38,7 +38,7 @@ struct State {
     jobs: VecDeque<Job>,
     bytes: usize,
     is_closed: bool,
-    /// Waiting requests and bytes of each sender or receiver, by the hash of its name.
+    /// Waiting requests and bytes of each sender, receiver or client, by its hash.
     parties: HashMap<u64, (usize, usize)>,
 }
 
@@ -169,10 +169,14 @@ impl State {
     }
 }
 
-/// Names with equal hashes share a quota, which is rare and harmless.
+/// The sender or receiver of a job. A job without one counts for its client: the token's sender or the address, which has one share of the
+/// memory. Equal hashes share a quota, which is rare and harmless.
 fn party_of(job: &Job) -> u64 {
     let mut hasher = DefaultHasher::new();
-    job.work.party().hash(&mut hasher);
+    match job.work.party() {
+        "" => Arc::as_ptr(&job.caller.share).hash(&mut hasher),
+        party => party.hash(&mut hasher),
+    }
     hasher.finish()
 }
 

@@ -268,7 +268,7 @@ impl Work {
         }
     }
 
-    /// The sender or receiver whose quota includes the work; empty if there is none.
+    /// The sender or receiver whose quota includes the work; empty if there is none, so that the client's quota includes it.
     pub(crate) fn party(&self) -> &str {
         match self {
             Work::Send(send) => &send.sender,
