@@ -1,6 +1,6 @@
 # The front door. Every target does its own set-up; a fresh clone needs Rust, Python 3.11 or newer and a C compiler.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-messages smoke test fuzz lint features dependencies advisories bench bench-load bench-messages bench-models calibrate pictures samples build clean
+.PHONY: help demo demo-messages smoke test fuzz lint features dependencies advisories bench bench-load bench-proxy bench-messages bench-models calibrate pictures samples build clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -65,6 +65,9 @@ bench-models: build $(READY) ## How fast the models are, beside GNU Octave's que
 
 bench-load: build $(READY) ## What the load generator costs beside memcached, and how late it is (seven minutes, on an idle machine)
 	$(VENV)/bin/python tests/speed/load.py
+
+bench-proxy: build $(READY) ## What a request costs the proxy beside another build of it, BASELINE=path/to/waystage (six minutes, on an idle machine)
+	$(VENV)/bin/python tests/speed/proxy.py --proxy baseline=$(BASELINE) --proxy this=target/release/waystage
 
 bench-messages: build $(READY) ## The message service beside pgmq, beanstalkd and a plain INSERT, and with a million dead rows (ten minutes, on an idle machine)
 	$(VENV)/bin/python tests/speed/messages.py
