@@ -48,6 +48,11 @@ impl Problem {
         Problem::new(StatusCode::BAD_REQUEST, "invalid-request", "Invalid request", detail)
     }
 
+    /// The message would be deleted before its delay ends.
+    pub(crate) fn never_visible(detail: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "never-visible", "Never visible", detail)
+    }
+
     /// The request has no valid token.
     pub(crate) fn unauthorized(detail: &str, is_wrong: bool) -> Problem {
         let challenge =
@@ -168,7 +173,7 @@ impl From<Failure> for Problem {
         let unavailable = StatusCode::SERVICE_UNAVAILABLE;
         match failure {
             Failure::UnknownQueue => Problem::new(StatusCode::NOT_FOUND, "unknown-queue", "Unknown queue", detail),
-            Failure::NeverVisible => Problem::invalid_request(detail),
+            Failure::NeverVisible => Problem::never_visible(detail),
             Failure::UnknownDeadLetterQueue => Problem::new(
                 StatusCode::UNPROCESSABLE_ENTITY,
                 "unknown-dead-letter-queue",

@@ -23,8 +23,12 @@ pub(crate) const MAX: Parameter = query(
 pub(crate) const WAIT: Parameter =
     query("wait", Value::Time(|limits| limits.long_poll, true), "How long to wait if there is no message.", "20s");
 
-const DELAY: Parameter =
-    query("delay", Value::Time(|limits| limits.delay, true), "The message is invisible until then.", "10s");
+const DELAY: Parameter = query(
+    "delay",
+    Value::Time(|limits| limits.delay, true),
+    "The message is invisible until then. Must be shorter than the expiry of the queue.",
+    "10s",
+);
 const EXPIRY: Parameter = query(
     "expiry",
     Value::Time(|limits| limits.expiry, false),
@@ -58,7 +62,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         parameters: &[QUEUE, SENDER, TO, DELAY, EXPIRY, KEY],
         body: Body::Bytes,
         replies: &[reply(201, Content::Json("Stored"), "The message is stored.")],
-        problems: &["unknown-queue", "idempotency-key-reused", "in-doubt"],
+        problems: &["unknown-queue", "never-visible", "idempotency-key-reused", "in-doubt"],
     },
     Operation {
         method: Method::Post,
@@ -70,7 +74,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         parameters: &[QUEUE, SENDER, KEY],
         body: Body::Json("Batch", r#"{"messages": [{"to": "bob", "body": "two apples"}, {"body_base64": "AP8="}]}"#),
         replies: &[reply(201, Content::Json("StoredBatch"), "The messages are stored.")],
-        problems: &["unknown-queue", "idempotency-key-reused", "in-doubt"],
+        problems: &["unknown-queue", "never-visible", "idempotency-key-reused", "in-doubt"],
     },
     Operation {
         method: Method::Get,

@@ -26,6 +26,11 @@ pub(crate) const PROBLEM_TYPES: &[ProblemType] = &[
     problem_type("body-too-large", 413, "the body exceeds the limit"),
     problem_type("not-json", 415, "the media type of the body is not JSON"),
     problem_type("invalid-name", 422, "the name of a queue, sender or receiver is not valid"),
+    problem_type(
+        "never-visible",
+        422,
+        "the delay is not shorter than the expiry of the message or of its queue; nothing was done",
+    ),
     problem_type("unknown-dead-letter-queue", 422, "the dead-letter queue does not exist"),
     problem_type("idempotency-key-reused", 422, "the key was used with other bodies or receivers; nothing was done"),
     problem_type("path-too-long", 414, "path and query exceed 64 KiB; nothing was done"),

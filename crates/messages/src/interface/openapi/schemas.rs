@@ -9,6 +9,11 @@ use utoipa::openapi::schema::{
 };
 use utoipa::openapi::{KnownFormat, Ref, RefOr, SchemaFormat};
 
+/// Durations as the service parses them, and positive ones. The limit is in the description of the schema, because an expression for numbers
+/// up to a limit in six units has several hundred characters.
+const DURATION: &str = r"^([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|ms|s|m|h)$";
+const POSITIVE_DURATION: &str = r"^([0-9]*[1-9][0-9]*\.?[0-9]*|[0-9]*\.[0-9]*[1-9][0-9]*)(ns|us|ms|s|m|h)$";
+
 /// The documents by name.
 pub(super) fn documents(limits: &Limits) -> Vec<(&'static str, RefOr<Schema>)> {
     vec![
@@ -32,7 +37,7 @@ pub(super) fn name() -> ObjectBuilder {
 /// A duration with its unit.
 pub(super) fn time(longest: Duration, may_be_nothing: bool) -> ObjectBuilder {
     let about = format!("For example 200ms or 30s, at most {}.", quantity::duration_text(longest));
-    text().pattern(Some(duration_pattern(longest, may_be_nothing))).description(Some(about))
+    text().pattern(Some(if may_be_nothing { DURATION } else { POSITIVE_DURATION })).description(Some(about))
 }
 
 /// Any bytes.
@@ -94,42 +99,4 @@ fn or_null(schema: ObjectBuilder) -> ObjectBuilder {
 
 fn closed(object: ObjectBuilder) -> ObjectBuilder {
     object.schema_type(Type::Object).additional_properties(Some(AdditionalProperties::<Schema>::FreeForm(false)))
-}
-
-/// Durations up to the limit, as a regular expression. The service also accepts more digits and the units `us` and `ns`.
-pub(super) fn duration_pattern(longest: Duration, may_be_nothing: bool) -> String {
-    let longest_ms = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX);
-    let units = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)].map(|(unit, unit_ms)| {
-        let most = longest_ms / unit_ms;
-        let whole = number_up_to(most, if may_be_nothing || most == 0 { '0' } else { '1' });
-        // With a fraction, the number before the point is below the limit.
-        let fraction = most.checked_sub(1).map(|below| format!("|({})\\.[0-9]?[1-9]", number_up_to(below, '0')));
-        let is_possible = most > 0 || may_be_nothing;
-        is_possible.then(|| format!("({whole}{}){unit}", fraction.unwrap_or_default()))
-    });
-    let units: Vec<String> = units.into_iter().flatten().collect();
-    format!("^({})$", units.join("|"))
-}
-
-/// A regular expression for the numbers from 0 or 1 to `most`, without leading zeros.
-pub(super) fn number_up_to(most: u64, from: char) -> String {
-    let digits = most.to_string();
-    let mut choices = Vec::new();
-    if from == '0' {
-        choices.push("0".to_string());
-    }
-    if digits.len() > 1 {
-        choices.push(format!("[1-9][0-9]{{0,{}}}", digits.len() - 2));
-    }
-    for (index, digit) in digits.char_indices() {
-        let lowest = if index == 0 { '1' } else { '0' };
-        if digit > lowest {
-            let below = char::from(u8::try_from(digit).unwrap_or(b'1') - 1);
-            choices.push(format!("{}[{lowest}-{below}][0-9]{{{}}}", &digits[..index], digits.len() - index - 1));
-        }
-    }
-    if most > 0 {
-        choices.push(digits);
-    }
-    choices.join("|")
 }

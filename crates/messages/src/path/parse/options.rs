@@ -11,7 +11,7 @@ const KEY: &str = "idempotency-key";
 /// A duration up to the limit, in milliseconds, rounded up. `what` names the parameter or field.
 pub(super) fn time_ms(what: &str, text: &str, longest: Duration) -> Result<i64, Problem> {
     match quantity::duration(text) {
-        Ok(time) if time <= longest => Ok(i64::try_from(time.as_micros().div_ceil(1000)).unwrap_or(i64::MAX)),
+        Ok(time) if time <= longest => Ok(i64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX)),
         Ok(_) => Err(Problem::invalid_request(format!("{what}: the longest is {}", quantity::duration_text(longest)))),
         Err(error) => Err(Problem::invalid_request(format!("{what}: {error}"))),
     }
@@ -35,7 +35,7 @@ pub(super) fn times(
     let delay_ms = delay.map_or(Ok(0), |text| time_ms(&format!("{prefix}delay"), text, limits.delay))?;
     let expiry_ms = expiry.map_or(Ok(0), |text| positive_ms(&format!("{prefix}expiry"), text, limits.expiry))?;
     if expiry.is_some() && expiry_ms <= delay_ms {
-        return Err(Problem::invalid_request(format!("{prefix}expiry: it must be longer than the delay")));
+        return Err(Problem::never_visible(format!("{prefix}expiry: it must be longer than the delay")));
     }
     Ok((delay_ms, expiry_ms))
 }
@@ -65,6 +65,7 @@ mod tests {
     fn times_have_limits_and_are_never_rounded_to_zero() {
         let limits = Limits::default();
         assert_eq!(times("", Some("1us"), Some("1h"), &limits), Ok((1, 3_600_000)));
+        assert_eq!(times("", Some("1ns"), Some("1ms"), &limits).map_err(|problem| problem.status.as_u16()), Err(422));
         assert_eq!(times("", Some("0s"), None, &limits), Ok((0, 0)));
         let bad = [
             (Some("361h"), None),
