@@ -1,6 +1,7 @@
 //! Runs a private PostgreSQL server from installed programs: its own data directory, a unix socket that only its user can reach, no TCP. It
 //! is as durable as any other. Knows nothing of the service.
 
+mod groups;
 mod ownership;
 mod programs;
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Checks which users could replace a file or directory. In a directory of another user, that user could create links to other places, or
 //! programs that we would run.
 
+use super::groups;
 use rustix::fs::{Mode, OFlags};
 use std::fs::{self, DirBuilder, File, Metadata};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -8,6 +9,7 @@ use std::path::{Component, Path, PathBuf};
 
 const STICKY: u32 = 0o1000;
 const WRITABLE_BY_ALL: u32 = 0o002;
+const WRITABLE_BY_GROUP: u32 = 0o020;
 /// Only the owner can enter.
 const PRIVATE: u32 = 0o700;
 
@@ -44,8 +46,23 @@ fn problem(found: &Metadata, other: Option<u32>) -> Option<String> {
             found.uid()
         ));
     }
-    let is_open = found.mode() & WRITABLE_BY_ALL != 0 && found.mode() & STICKY == 0;
-    is_open.then(|| "can be changed by every user; remove this permission (chmod o-w), or use another directory".into())
+    if found.mode() & STICKY != 0 {
+        return None;
+    }
+    if found.mode() & WRITABLE_BY_ALL != 0 {
+        return Some(
+            "can be changed by every user; remove this permission (chmod o-w), or use another directory".into(),
+        );
+    }
+    let users: Vec<u32> = other.into_iter().chain([ours]).collect();
+    let is_open = found.mode() & WRITABLE_BY_GROUP != 0 && !groups::is_private(found.gid(), &users);
+    is_open.then(|| {
+        format!(
+            "can be changed by its group (gid {}), which other users may belong to; remove this permission (chmod g-w), \
+             or use another directory",
+            found.gid()
+        )
+    })
 }
 
 /// Creates the directory if necessary, checks it and everything above it, and opens it. It may belong to the user `other`.
@@ -114,6 +131,25 @@ mod tests {
             assert!(refusal(&victim.join("a/b")).contains("uid 12345"));
             assert!(open_directory(&victim, Some(STRANGER)).is_ok());
         }
+    }
+
+    #[test]
+    fn a_directory_that_a_group_with_strangers_can_change_is_refused() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("project");
+        fs::create_dir(&place).unwrap();
+        fs::set_permissions(&place, fs::Permissions::from_mode(0o775)).unwrap();
+        assert!(open_directory(&place, None).is_ok(), "the group of root");
+        chown(&place, None, Some(STRANGER)).unwrap();
+        assert!(refusal(&place.join("postgres")).contains("gid 12345"));
+        assert!(refusal(&place).contains("chmod g-w"));
+        fs::set_permissions(&place, fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(open_directory(&place, None).is_ok(), "the group cannot change it");
+        fs::set_permissions(&place, fs::Permissions::from_mode(0o1775)).unwrap();
+        assert!(open_directory(&place, None).is_ok(), "the group can only add to it");
     }
 
     #[test]
