@@ -223,6 +223,51 @@ fn slow_reader(address: SocketAddr) -> TcpStream {
 }
 
 #[test]
+fn the_fetches_of_a_batch_together_do_not_exceed_the_memory() {
+    // Larger than the kernel's buffers of a client that does not read.
+    const BODY: usize = 16 << 20;
+    const READERS: usize = 10;
+    let Some(database) = Database::start() else { return };
+    let limits = Limits {
+        body_bytes: BODY,
+        statement_bytes: BODY,
+        memory: 4 * BODY,
+        memory_per_client: READERS * BODY,
+        ..Limits::default()
+    };
+    let clients = ClientLimits { unread_timeout: PATIENCE, ..ClientLimits::default() };
+    let dispatch = DispatchConfig::Fused { lanes: 1 };
+    let running = serve(&Config { dispatch, limits, clients, ..database.config() });
+    let address = running.address();
+    let mut client = Client::connect(address, "alice");
+    make(&mut client, "q", "");
+    client.send("/v1/queues/q/messages", &"x".repeat(BODY));
+    let other = Other::connect(&database);
+    other.run("BEGIN; LOCK TABLE message IN ACCESS EXCLUSIVE MODE");
+    let first = spawn(move || Client::connect(address, "alice").short("POST", "/v1/queues/q/messages").0);
+    becomes("no statement is stuck", || {
+        database.number("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '-- %'")
+            > 0
+    });
+    // All of them are in the next batch.
+    let peek = |_| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(b"GET /v1/queues/q/messages/head HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+        stream
+    };
+    let readers: Vec<TcpStream> = (0..READERS).map(peek).collect();
+    becomes("the others wait", || metric(address, "queue_length{queue=\"0\"}") >= READERS as f64);
+    other.run("ROLLBACK");
+    assert_eq!(first.join().unwrap(), 201);
+    // Replies have three quarters of the memory: three of these bodies, and another one when they are just full.
+    becomes("nothing is refused", || metric(address, "refused_total{limit=\"memory\"}") >= (READERS - 4) as f64);
+    assert!(metric(address, "buffered_bytes") <= (4 * BODY) as f64);
+    drop(readers);
+    becomes("memory is left", || metric(address, "buffered_bytes") == 0.0);
+    running.stop().unwrap();
+}
+
+#[test]
 fn slow_readers_fill_only_their_share_and_release_what_they_have_read() {
     const BODY: usize = 256 << 10;
     const BUFFERED: &str = "buffered_bytes";

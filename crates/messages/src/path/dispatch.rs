@@ -74,6 +74,7 @@ impl Dispatcher {
             database: database.clone(),
             low_water_marks: low_water_marks.clone(),
             memory: memory.clone(),
+            body_bytes: limits.body_bytes,
             clock: clock.clone(),
             journal: journal.clone(),
             lock_timeout,

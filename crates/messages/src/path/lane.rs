@@ -9,7 +9,7 @@ use crate::observe::journal::Journal;
 use crate::path::answer;
 use crate::path::batch::JobBatch;
 use crate::path::failure::Failure;
-use crate::path::memory::Memory;
+use crate::path::memory::{ExpectedReplies, Memory};
 use crate::path::queue::JobQueue;
 use crate::path::work::Job;
 use clock::{Clock, Nanos, Stage};
@@ -31,6 +31,8 @@ pub(crate) struct Lane {
     pub(crate) database: Database,
     pub(crate) low_water_marks: Arc<LowWaterMarks>,
     pub(crate) memory: Arc<Memory>,
+    /// Limit of a message's body.
+    pub(crate) body_bytes: usize,
     pub(crate) clock: Clock,
     pub(crate) journal: Arc<Journal>,
     /// How long a statement waits for another transaction's lock, in PostgreSQL's notation; none: as long as a statement can take.
@@ -38,16 +40,24 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    /// Refuses the jobs for whose answers there is no room, and returns the others.
-    fn refuse_without_room(&self, jobs: Vec<Job>) -> Vec<Job> {
-        let mut admitted = Vec::with_capacity(jobs.len());
+    /// Refuses the jobs for whose answers there is no room, and returns the others. If their messages could exceed the memory, the later
+    /// fetches are left for the next batch.
+    fn refuse_without_room(&self, jobs: Vec<Job>) -> (Vec<Job>, ExpectedReplies) {
+        let mut expected = self.memory.expect();
+        let (mut admitted, mut postponed) = (Vec::with_capacity(jobs.len()), Vec::new());
         for job in jobs {
             match job.work.has_large_answer().then(|| self.memory.check_room(&job.caller.share)) {
                 Some(Err(limit)) => job.end(Err(limit)),
+                Some(Ok(())) if !postponed.is_empty() || !expected.add(job.work.fetched_bytes(self.body_bytes)) => {
+                    postponed.push(job);
+                }
                 _ => admitted.push(job),
             }
         }
-        admitted
+        if !postponed.is_empty() {
+            self.queue.put_back(postponed);
+        }
+        (admitted, expected)
     }
 
     /// Runs until the queue is closed and empty.
@@ -78,8 +88,10 @@ impl Lane {
                 job.end(Err(Failure::ClientClosed));
             }
             // The jobs were admitted when there was memory. Since then, other lanes may have fetched messages.
+            let mut _expected = None;
             if jobs.iter().any(|job| job.work.has_large_answer()) {
-                jobs = self.refuse_without_room(jobs);
+                let (admitted, expected) = self.refuse_without_room(jobs);
+                (jobs, _expected) = (admitted, Some(expected));
             }
             let mut is_over = false;
             match &mut session {

@@ -29,8 +29,17 @@ pub(crate) struct Memory {
     total: Account,
     /// The part of `total` that replies occupy.
     replies: Account,
+    /// The most that fetches in progress can add to `replies`.
+    expected: AtomicUsize,
     refused: AtomicU64,
     refused_of_client: AtomicU64,
+}
+
+/// The most that the fetches of a batch can bring. It counts until this is dropped.
+#[derive(Debug)]
+pub(crate) struct ExpectedReplies {
+    memory: Arc<Memory>,
+    bytes: usize,
 }
 
 /// The memory of one client: of a token's sender, or of an address if there are no tokens.
@@ -115,6 +124,7 @@ impl Memory {
         Memory {
             total: Account::new(limit),
             replies: Account::new(limit / whole * part),
+            expected: AtomicUsize::new(0),
             refused: AtomicU64::new(0),
             refused_of_client: AtomicU64::new(0),
         }
@@ -134,6 +144,11 @@ impl Memory {
             return Err(self.refuse_client());
         }
         if self.replies.has_room() && self.total.has_room() { Ok(()) } else { Err(self.refuse()) }
+    }
+
+    /// A batch without fetches.
+    pub(crate) fn expect(self: &Arc<Memory>) -> ExpectedReplies {
+        ExpectedReplies { memory: self.clone(), bytes: 0 }
     }
 
     /// An empty reservation for a body, which can grow.
@@ -171,6 +186,31 @@ impl Memory {
     fn refuse_client(&self) -> Failure {
         self.refused_of_client.fetch_add(1, Ordering::Relaxed);
         Failure::OutOfShare
+    }
+}
+
+impl ExpectedReplies {
+    /// Adds a fetch that can bring this many bytes. False if there may be no room for them. The first fetch of a batch is always added, so
+    /// that large messages can be fetched.
+    pub(crate) fn add(&mut self, bytes: usize) -> bool {
+        let Memory { total, replies, expected, .. } = &*self.memory;
+        let fits = |account: &Account, expected: usize| {
+            account.reserved.load(Ordering::SeqCst).saturating_add(expected) <= account.limit
+        };
+        let is_first = self.bytes == 0;
+        let add = |all: usize| {
+            let all = all.saturating_add(bytes);
+            (is_first || (fits(total, all) && fits(replies, all))).then_some(all)
+        };
+        let is_added = expected.fetch_update(Ordering::SeqCst, Ordering::SeqCst, add).is_ok();
+        self.bytes += if is_added { bytes } else { 0 };
+        is_added
+    }
+}
+
+impl Drop for ExpectedReplies {
+    fn drop(&mut self) {
+        self.memory.expected.fetch_sub(self.bytes, Ordering::SeqCst);
     }
 }
 
@@ -312,6 +352,20 @@ mod tests {
         assert!(tokio::time::timeout(Duration::from_millis(20), body.grow(8)).await.is_err(), "it waits");
         drop((replies, body));
         assert_eq!(memory.reserve_body(&share).grow(8).await, Ok(()));
+    }
+
+    #[test]
+    fn fetches_of_a_batch_are_added_while_there_is_room_for_their_largest_replies() {
+        let memory = Arc::new(Memory::new(100));
+        let replies = memory.reserve_reply(&Arc::new(Share::default()), 25);
+        let (mut first, mut second) = (memory.expect(), memory.expect());
+        assert_eq!([20, 20, 20].map(|bytes| first.add(bytes)), [true, true, false], "75 for all replies");
+        assert_eq!([20, 20].map(|bytes| second.add(bytes)), [true, false], "each batch can have one fetch");
+        drop(first);
+        assert_eq!([30, 1].map(|bytes| second.add(bytes)), [true, false]);
+        drop((second, replies));
+        assert_eq!((memory.expected.load(Ordering::SeqCst), memory.reserved_bytes()), (0, 0));
+        assert!(memory.expect().add(1000));
     }
 
     #[tokio::test]

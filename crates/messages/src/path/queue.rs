@@ -88,6 +88,20 @@ impl JobQueue {
         Ok(())
     }
 
+    /// Puts jobs that were taken back to the front, in their order. Their number is limited by the bounds of what is taken.
+    pub(crate) fn put_back(&self, jobs: Vec<Job>) {
+        let mut state = self.lock();
+        for job in jobs.into_iter().rev() {
+            let bytes = job.work.body_bytes();
+            let (requests, party_bytes) = state.parties.entry(party_of(&job)).or_default();
+            (*requests, *party_bytes) = (*requests + 1, *party_bytes + bytes);
+            state.bytes += bytes;
+            state.jobs.push_front(job);
+        }
+        drop(state);
+        self.arrived.notify_one();
+    }
+
     /// Takes all waiting jobs up to the bounds, at least one. Waits only if there is none. None if the queue is closed and empty.
     pub(crate) async fn take(&self) -> Option<Vec<Job>> {
         loop {
@@ -227,6 +241,19 @@ mod tests {
         queue.close();
         assert!(queue.take().await.is_none());
         assert!(queue.take().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn jobs_that_are_put_back_are_taken_first() {
+        let queue = JobQueue::new(BOUNDS);
+        let (jobs, _receivers): (Vec<Job>, Vec<_>) = [1, 2, 3].map(job).into_iter().unzip();
+        jobs.into_iter().for_each(|job| queue.push(job).unwrap());
+        let mut taken = queue.take().await.unwrap();
+        let (last, _receiver) = job(4);
+        queue.push(last).unwrap();
+        queue.put_back(taken.split_off(1));
+        assert_eq!(sizes(queue.take().await.unwrap()), [2, 3, 4]);
+        assert!(queue.lock().parties.is_empty() && queue.lock().bytes == 0);
     }
 
     #[tokio::test]

@@ -245,6 +245,14 @@ impl Work {
         }
     }
 
+    /// The most bytes of messages that the work can return, if each has at most this many.
+    pub(crate) fn fetched_bytes(&self, body_bytes: usize) -> usize {
+        match self {
+            Work::Pop(fetch) | Work::Peek(fetch) | Work::Receive(fetch, _) => fetch.count.saturating_mul(body_bytes),
+            _ => 0,
+        }
+    }
+
     /// Whether the work changes nothing.
     pub(crate) fn only_reads(&self) -> bool {
         matches!(self, Work::Peek(_) | Work::WaitingQueues(..) | Work::ShowQueue(_) | Work::ListQueues(_))

@@ -53,6 +53,7 @@ async fn a_lane_reconnects_when_its_server_stops_answering() {
         database: database.clone(),
         low_water_marks: LowWaterMarks::new(usize::MAX),
         memory: Arc::new(Memory::new(1000)),
+        body_bytes: 10,
         clock: Clock::monotonic(),
         journal: Arc::new(Journal::new(RecordSink::default())),
         lock_timeout: None,
