@@ -20,6 +20,7 @@ mod http {
     pub(crate) mod client_connection;
     pub(crate) mod handle;
     pub(crate) mod message_list;
+    mod pipelined;
     pub(crate) mod problem;
     mod refusals;
     pub(crate) mod reply;
@@ -72,8 +73,8 @@ mod path {
         pub(crate) mod prepare;
         pub(crate) mod queues;
         pub(crate) mod send;
-    }
         mod standby;
+    }
 }
 
 mod database {

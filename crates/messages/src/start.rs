@@ -131,6 +131,7 @@ pub fn start(config: &Config, clock: Clock) -> Result<RunningService, MessagesEr
         limits: config.limits,
         clients: config.clients,
         connections: connections.clone(),
+        operators: Arc::new(ClientConnections::new(ADMIN_CONNECTIONS_MAX)),
         tokens: tokens.clone(),
         browsers: Browsers::new(&config.browsers, addresses, !config.tokens.is_empty()),
         metrics_need_token: config.metrics_need_token,
@@ -179,7 +180,7 @@ async fn listen(address: &str) -> Result<(TcpListener, SocketAddr), MessagesErro
 /// it up.
 async fn serve(clients: Acceptor, listener: TcpListener, service: Arc<Service>, admin: Option<TcpListener>) {
     let Some(admin) = admin else { return clients.run(listener).await };
-    let connections = Arc::new(ClientConnections::new(ADMIN_CONNECTIONS_MAX));
+    let connections = service.operators.clone();
     let operators = Acceptor { router: router::router(service, Part::Admin), connections, ..clients.clone() };
     tokio::join!(clients.run(listener), operators.run(admin));
 }

@@ -4,6 +4,7 @@
 
 mod common;
 
+use clock::Clock;
 use common::{Client, serve};
 use messages::{ClientLimits, Config, DispatchConfig, Limits, RunningService};
 use std::io::{Read, Write};
@@ -78,6 +79,16 @@ fn an_incomplete_head_times_out() {
     stream.write_all(b"GET").unwrap();
     rest(&mut stream);
     assert_eq!(late(running.address(), "head"), 2.0);
+    // The same if it was sent together with one or two complete requests.
+    let list = "GET /v1/queues HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    let send = "POST /v1/queues/q/messages HTTP/1.1\r\nhost: localhost\r\nwaystage-sender: a\r\ncontent-length: 5\r\n\r\nhello";
+    for requests in [list.to_string(), send.to_string(), format!("{send}{list}")] {
+        let mut stream = connect(running.address());
+        let before = late(running.address(), "head");
+        stream.write_all(format!("{requests}GET /v1").as_bytes()).unwrap();
+        assert!(rest(&mut stream).starts_with("HTTP/1.1 20"));
+        assert_eq!(late(running.address(), "head"), before + 1.0, "{requests}");
+    }
     running.stop().unwrap();
 }
 
@@ -114,6 +125,39 @@ fn a_client_that_does_not_read_times_out() {
         std::thread::sleep(Duration::from_millis(20));
     }
     running.stop().unwrap();
+}
+
+/// Reads a reply in sips of this size, with a pause after each, for this time or until the service closes the connection.
+fn sip(stream: &mut TcpStream, size: usize, time: Duration) -> bool {
+    let began = Clock::monotonic();
+    let (start, mut bytes) = (began.now(), vec![0; size]);
+    while began.now().after(start) < time {
+        match stream.read(&mut bytes) {
+            Ok(0) | Err(_) => return false,
+            Ok(_) => std::thread::sleep(Duration::from_millis(5)),
+        }
+    }
+    true
+}
+
+#[test]
+fn a_client_that_sips_its_reply_is_closed_and_one_that_reads_at_the_minimum_rate_is_not() {
+    const ASK: &[u8] = b"GET /v1/queues/q/messages/head HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    let unread_timeout = Duration::from_millis(800);
+    // Far more than the client reads, and far less.
+    for (reply_rate_min, is_closed) in [(1 << 30, true), (1 << 10, false)] {
+        let running = start(ClientLimits { unread_timeout, reply_rate_min, ..PATIENT }, Some(64 << 20));
+        let address = running.address();
+        let mut stream = connect(address);
+        stream.write_all(ASK).unwrap();
+        // The kernel reports that there is room again only when a large part of its buffer is empty, so the sips are not small.
+        assert_eq!(sip(&mut stream, 128 << 10, 2 * unread_timeout), !is_closed, "{reply_rate_min} bytes/s");
+        assert_eq!(late(address, "rate"), f64::from(u8::from(is_closed)));
+        assert_eq!(late(address, "unread"), 0.0);
+        drop(stream);
+        wait_for_buffered(address, |bytes| bytes == 0.0);
+        running.stop().unwrap();
+    }
 }
 
 #[test]
@@ -186,6 +230,13 @@ fn a_head_that_is_too_large_is_refused_and_requests_in_a_row_are_answered_in_ord
         assert!(reply.starts_with(&format!("HTTP/1.1 {status}")) && reply.contains(problem), "{reply}");
         let (head, body) = reply.split_once("\r\n\r\n").unwrap();
         assert!(head.contains("application/problem+json") && head.ends_with(&format!("{}", body.len())), "{reply}");
+    }
+    let page = Client::connect(running.address(), "me").short("GET", "/metrics").1;
+    for status in [431, 400] {
+        assert!(
+            page.contains(&format!("requests_total{{operation=\"other\",status=\"{status}\"}}")),
+            "{status}: {page}"
+        );
     }
     let mut stream = connect(running.address());
     let ask = "GET /v1/queues/a HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(3)

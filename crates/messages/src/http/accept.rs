@@ -12,7 +12,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, Response};
 use clock::{Clock, Nanos};
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::Service;
 use hyper_util::rt::TokioIo;
@@ -85,7 +85,8 @@ impl Service<Request<Incoming>> for TaggedService {
     type Future = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Future;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
-        let sequence = self.client.request_began();
+        let body_bytes = request.body().size_hint().exact();
+        let sequence = self.client.request_began(&request, body_bytes);
         request.extensions_mut().insert(Arc::new(Origin { client: self.client.clone(), sequence }));
         self.inner.call(request)
     }

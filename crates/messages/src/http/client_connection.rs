@@ -3,10 +3,12 @@
 //! timeout expires.
 
 use crate::config::ClientLimits;
+use crate::http::pipelined::ReadAhead;
 use crate::observe::client_connections::{HEAD, IDLE, RATE, UNREAD};
 use crate::observe::journal::Journal;
 use crate::observe::measurements::AnsweredRequest;
 use crate::path::caller::Caller;
+use axum::http::Request;
 use clock::{Clock, Nanos};
 use records::Outcome;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -38,6 +40,9 @@ struct State {
     /// `written_bytes` at that time.
     measured_from: u64,
     is_serving: bool,
+    read_ahead: ReadAhead,
+    /// The announced size of the current request's body; none if it is chunked.
+    body_bytes: Option<u64>,
     expected: Expected,
     unsent: Vec<UnsentReply>,
 }
@@ -71,9 +76,12 @@ impl ClientConnection {
         ClientConnection { number, port, caller, clock, journal, state: Mutex::new(state) }
     }
 
-    /// The head of a request is complete. Returns the number of the request on this connection.
-    pub(crate) fn request_began(&self) -> u32 {
+    /// The head of a request is complete. Its body has this size; none if it is chunked. Returns the number of the request on this
+    /// connection.
+    pub(crate) fn request_began<B>(&self, request: &Request<B>, body_bytes: Option<u64>) -> u32 {
         let mut state = self.lock();
+        state.read_ahead.begin(request);
+        state.body_bytes = body_bytes;
         let sequence = state.requests;
         state.requests = state.requests.wrapping_add(1);
         state.is_serving = true;
@@ -106,6 +114,11 @@ impl ClientConnection {
         !self.lock().unsent.is_empty()
     }
 
+    /// The HTTP library refused a head with this status.
+    pub(crate) fn note_refused_head(&self, status: u16) {
+        self.journal.count_refused_head(status);
+    }
+
     /// The client closed the connection before its request was answered.
     pub(crate) fn abandon(&self, request: AnsweredRequest) {
         request.finish(&self.journal, self.clock.now(), 0, Some(Outcome::ClientGone));
@@ -116,13 +129,16 @@ impl ClientConnection {
         let now = self.clock.now();
         let mut state = self.lock();
         state.is_serving = false;
-        state.expected = Expected::Request(now);
+        let body_bytes = state.body_bytes;
+        let is_next = state.read_ahead.end(body_bytes);
+        state.expected = if is_next { Expected::Head(now) } else { Expected::Request(now) };
     }
 
-    pub(crate) fn note_read(&self, bytes: usize) {
+    pub(crate) fn note_read(&self, bytes: &[u8]) {
         let now = self.clock.now();
         let mut state = self.lock();
-        state.read_bytes += bytes as u64;
+        state.read_bytes += bytes.len() as u64;
+        state.read_ahead.read(bytes);
         state.read_at = now;
         if !state.is_serving
             && let Expected::Request(_) = state.expected
@@ -229,7 +245,7 @@ mod tests {
         let client = ClientConnection::new(0, 1, Caller::default(), clock.clone(), journal);
         let clients =
             ClientLimits { unread_timeout: WINDOW, reply_rate_min: 100, ..crate::config::Config::default().clients };
-        client.request_began();
+        client.request_began(&Request::new(()), Some(0));
         client.note_written(None);
         let began = clock.now();
         // Each second the client reads some bytes, and the kernel is full again.

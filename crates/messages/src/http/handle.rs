@@ -38,6 +38,8 @@ pub(crate) struct Service {
     pub(crate) limits: Limits,
     pub(crate) clients: ClientLimits,
     pub(crate) connections: Arc<ClientConnections>,
+    /// The connections at `admin-listen`.
+    pub(crate) operators: Arc<ClientConnections>,
     pub(crate) tokens: Tokens,
     pub(crate) browsers: Browsers,
     /// Whether `/metrics` requires a token with the permission `admin`.

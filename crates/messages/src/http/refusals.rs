@@ -9,8 +9,8 @@ const VERSION: &[u8] = b"HTTP/1.1 ";
 /// Replies of operations with these statuses have a body.
 const NO_BODY: &[u8] = b"\r\ncontent-length: 0\r\n";
 
-/// Returns a reply with a problem document if these bytes are the library's reply to a refused head.
-pub(super) fn replacement(bytes: &[u8]) -> Option<Bytes> {
+/// Returns the status and a reply with a problem document if these bytes are the library's reply to a refused head.
+pub(super) fn replacement(bytes: &[u8]) -> Option<(u16, Bytes)> {
     let status = bytes.strip_prefix(VERSION)?.get(..4)?;
     let problem = match status {
         b"400 " => Problem::invalid_request("the head of the request is not valid HTTP/1.1"),
@@ -18,7 +18,7 @@ pub(super) fn replacement(bytes: &[u8]) -> Option<Bytes> {
         b"431 " => Problem::head_too_large("the head of a request can have at most 64 KiB and 100 headers"),
         _ => return None,
     };
-    bytes.windows(NO_BODY.len()).any(|window| window == NO_BODY).then(|| reply(&problem))
+    bytes.windows(NO_BODY.len()).any(|window| window == NO_BODY).then(|| (problem.status.as_u16(), reply(&problem)))
 }
 
 fn reply(problem: &Problem) -> Bytes {
@@ -72,7 +72,9 @@ mod tests {
     #[test]
     fn only_refusals_without_a_body_are_replaced() {
         let refused = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
-        let reply = String::from_utf8(replacement(refused).unwrap().to_vec()).unwrap();
+        let (status, reply) = replacement(refused).unwrap();
+        assert_eq!(status, 431);
+        let reply = String::from_utf8(reply.to_vec()).unwrap();
         let (head, body) = reply.split_once("\r\n\r\n").unwrap();
         assert!(head.starts_with("HTTP/1.1 431 Request Header Fields Too Large\r\n"), "{head}");
         assert!(head.ends_with(&format!("content-length: {}", body.len())), "{head}");

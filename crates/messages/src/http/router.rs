@@ -145,6 +145,7 @@ async fn metrics_page(State(service): State<Arc<Service>>, mut headers: HeaderMa
     let page = metrics::page(&MetricsSnapshot {
         counts: service.journal.counts(),
         connections: service.connections.counts(),
+        operators: service.operators.counts(),
         queues: admission.dispatcher.queue_lengths(),
         polls: admission.long_polls.len(),
         refused: [queue, quota, memory, share, admission.long_polls.refused()],

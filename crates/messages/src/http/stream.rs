@@ -29,9 +29,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for ObservedStream<S> {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
-        let bytes = buffer.filled().len() - before;
-        if bytes > 0 {
-            self.client.note_read(bytes);
+        let read = &buffer.filled()[before..];
+        if !read.is_empty() {
+            self.client.note_read(read);
         }
         polled
     }
@@ -52,11 +52,12 @@ impl<S: AsyncWrite + Unpin> ObservedStream<S> {
     /// returns none.
     fn poll_refusal(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Option<Poll<io::Result<usize>>> {
         if self.refusal.is_none() {
-            let reply = refusals::replacement(bytes)?;
+            let (status, reply) = refusals::replacement(bytes)?;
             // The body of a message can look like a refusal. The library refuses a head only between two replies.
             if self.client.has_unsent_reply() {
                 return None;
             }
+            self.client.note_refused_head(status);
             self.refusal = Some((reply, 0));
         }
         loop {

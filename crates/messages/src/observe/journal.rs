@@ -86,6 +86,11 @@ impl Journal {
         }
     }
 
+    /// Counts a request whose head was refused with this status. It has no stages.
+    pub(crate) fn count_refused_head(&self, status: u16) {
+        *self.lock().requests.entry(("other", status)).or_default() += 1;
+    }
+
     /// Counts the requests that one connection took together.
     pub(crate) fn count_batch(&self, requests: usize) {
         let mut counts = self.lock();

@@ -21,6 +21,8 @@ const LIMITS: [&str; 5] = ["queue", "queue-per-sender", "memory", "memory-per-cl
 pub(crate) struct MetricsSnapshot {
     pub(crate) counts: Counts,
     pub(crate) connections: ClientConnectionCounts,
+    /// The same for operators at an address of their own.
+    pub(crate) operators: ClientConnectionCounts,
     /// The length of each job queue.
     pub(crate) queues: Vec<(String, usize)>,
     /// Requests that were refused, by [`LIMITS`].
@@ -101,7 +103,7 @@ pub(crate) fn page(snapshot: &MetricsSnapshot) -> String {
         line(&mut page, name, &format!("loop=\"{label}\""), &age.as_secs_f64());
     }
     stages(&mut page, counts);
-    clients(&mut page, &snapshot.connections);
+    clients(&mut page, &snapshot.connections, &snapshot.operators);
     process(&mut page, &snapshot.process);
     page
 }
@@ -130,13 +132,19 @@ fn stages(page: &mut String, counts: &Counts) {
     }
 }
 
-fn clients(page: &mut String, counts: &ClientConnectionCounts) {
+fn clients(page: &mut String, counts: &ClientConnectionCounts, operators: &ClientConnectionCounts) {
     let numbers = [
         ("clients", "gauge", "Client connections.", counts.open),
         ("clients_max", "gauge", "Limit of client connections.", counts.max),
         ("clients_accepted_total", "counter", "Client connections accepted.", counts.accepted),
         ("clients_refused_total", "counter", "Client connections refused because of the limit.", counts.refused),
         ("clients_tls_failed_total", "counter", "Client connections whose TLS handshake failed.", counts.tls_failed),
+        (
+            "operators_refused_total",
+            "counter",
+            "Connections to admin-listen refused because of their limit.",
+            operators.refused,
+        ),
         (
             "accept_pauses_total",
             "counter",
@@ -208,6 +216,7 @@ mod tests {
         let page = page(&MetricsSnapshot {
             counts: journal.counts(),
             connections: Arc::new(ClientConnections::new(5)).counts(),
+            operators: Arc::new(ClientConnections::new(5)).counts(),
             queues: vec![("0".into(), 3), ("lists".into(), 0)],
             refused: [1, 2, 3, 4, 5],
             polls: 7,
