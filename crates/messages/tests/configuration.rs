@@ -4,10 +4,12 @@
 
 use messages::{Config, Discipline, Document, Permission, ServiceFile, TokenFile};
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::time::Duration;
 use toml::Table;
 
 const REFERENCE: &str = include_str!("../../../examples/messages/reference.toml");
+const TABLE: &str = include_str!("../../../docs/test-coverage.md");
 const TOKENS: &str = include_str!("../../../examples/messages/tokens.toml");
 
 /// A file with every key. A new key does not compile until it is added here.
@@ -199,6 +201,34 @@ fn every_mistake_is_one_clear_line() {
     let document = Document::new("x.toml", &twice);
     let error = document.settings::<ServiceFile>().unwrap().config().unwrap_err();
     assert_eq!(document.locate(&error).to_string(), "x.toml:7: token: is the same as that of number 1");
+}
+
+/// Each file begins with a comment that is the expected line, and its name is the key with the mistake.
+#[test]
+fn every_key_has_a_file_with_a_mistake_and_a_row_in_the_table_of_tests() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/bad-configs/messages");
+    let mut mistaken = BTreeSet::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let expected = text.lines().next().unwrap().strip_prefix("# ").unwrap();
+        let document = Document::new(name, &text);
+        let line = match document.settings().map(ServiceFile::config) {
+            Err(error) => error.to_string(),
+            Ok(Err(error)) => document.locate(&error).to_string(),
+            Ok(Ok(_)) => panic!("{name}: is not refused"),
+        };
+        assert_eq!(line, expected, "{name}");
+        let key = name.trim_end_matches(".toml").replacen("token-", "token.", 1);
+        assert!(expected.contains(&format!(" {}: ", key.trim_start_matches("token."))), "{name}: {expected}");
+        mistaken.insert(key);
+    }
+    let rows = TABLE.split_once("| key of the message service |").unwrap().1.lines().skip(2);
+    let cell = |line: &str| Some(line.strip_prefix("| `")?.split_once('`')?.0.to_string());
+    let every = keys(&Table::try_from(everything()).unwrap());
+    assert_eq!(rows.map_while(cell).collect::<BTreeSet<_>>(), every, "docs/test-coverage.md");
+    assert_eq!(mistaken, every, "tests/bad-configs/messages");
 }
 
 #[test]

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Client, Database, serve};
-use messages::{Config, Limits};
+use messages::{Config, DispatchConfig, Limits};
 use std::time::Duration;
 use testkit::HttpReply;
 
@@ -17,6 +17,29 @@ fn assert_problem(reply: &HttpReply, status: u16, kind: &str) {
     assert!(text.contains(&format!("\"status\":{status}")), "{text}");
     assert_eq!(reply.header("retry-after").is_some(), status == 503);
     assert!(reply.header("server-timing").is_some());
+}
+
+#[test]
+fn times_beyond_the_limits_are_refused() {
+    let [delay, expiry, lease] = [1, 2, 3].map(Duration::from_secs);
+    let limits = Limits { delay, expiry, lease, long_poll: Duration::from_secs(4), ..Limits::default() };
+    let dispatch = DispatchConfig::None { body_bytes: None };
+    let running = serve(&Config { limits, dispatch, listen: "127.0.0.1:0".into(), ..Config::default() });
+    let mut client = Client::connect(running.address(), "alice");
+    for (path, at_limit, beyond) in [
+        ("messages?delay", "1s", "1001ms"),
+        ("messages?expiry", "2s", "2001ms"),
+        ("messages:receive?lease", "3s", "3001ms"),
+        ("messages:pop?wait", "4s", "4001ms"),
+    ] {
+        let mut ask = |time: &str| client.ask("POST", &format!("/v1/queues/q/{path}={time}"), "");
+        let refused = ask(beyond);
+        assert!(matches!(refused.status, 400 | 422), "{path}={beyond}: {}", refused.text());
+        if !path.ends_with("wait") {
+            assert!(matches!(ask(at_limit).status, 201 | 204), "{path}={at_limit}");
+        }
+    }
+    running.stop().unwrap();
 }
 
 #[test]
