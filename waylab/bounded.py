@@ -92,9 +92,11 @@ def read_json(path: Path) -> Any:
     """
     text = read_text(path, JSON_BYTES_MAX)
     try:
-        return json.loads(text, parse_constant=_no_constant)
+        return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_distinct)
     except RecursionError:
         raise UnreadableError(_TOO_DEEP) from None
+    except UnreadableError:
+        raise
     except ValueError as error:
         raise UnreadableError(f"is not JSON: {error}") from None
 
@@ -121,6 +123,29 @@ def read_csv(path: Path) -> list[dict[str, str]]:
     except csv.Error as error:
         raise UnreadableError(f"line {lines.line_num}: is not CSV: {error}") from None
     return rows
+
+
+def refuse_repeated_keys(text: str | bytes) -> None:
+    """Raise UnreadableError for a JSON text with an object that has a key twice.
+
+    RFC 8259 leaves open which of the two values counts, so two readers could see two files.
+    """
+    try:
+        # Numbers stay texts: an integer of thousands of digits would take long, and another check refuses it.
+        json.loads(text, parse_int=str, parse_float=str, object_pairs_hook=_distinct)
+    except UnreadableError:
+        raise
+    except ValueError as error:
+        raise UnreadableError(f"is not JSON: {error}") from None
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise UnreadableError(f"has the key {repeated[:80]!r} twice in one object")
+    return found
 
 
 def _no_constant(name: str) -> float:

@@ -295,7 +295,7 @@ def table() -> str:
     return "\n".join(lines)
 
 
-# A campaign at a load of 0.99 takes two seconds of CPU time, and one at 0.999 takes three minutes.
+# A campaign at a load of 0.99 takes two seconds of CPU time, and one at 0.999 takes two minutes.
 SIMULATED_LOADS = os.environ.get("WAYSTAGE_LOADS", "0.5,0.9")
 _COUNTED = re.compile(r"^(.+, .+|load .+): (\d+) of (\d+) given, (\d+) covered$", re.MULTILINE)
 

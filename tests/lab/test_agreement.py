@@ -54,7 +54,11 @@ def result_of(run_folder, place=0):
 def with_manifest(run_folder, place=0):
     """Add the manifest that the lab writes when a trial ends."""
     planned, directory = trial_of(run_folder, place)
-    changed(directory / paths.TRIAL, lambda trial: trial.update(manifest=True))
+    kernel = {"interrupts_in_processes": True, "steal_in_processes": True}
+    changed(
+        directory / paths.TRIAL,
+        lambda trial: trial.update(manifest=True, clock_step_s=0.0, accounting=kernel),
+    )
     files = hashes(directory, (paths.MANIFEST,))
     write(directory / paths.MANIFEST, manifest(directory, planned.id, planned.seed, files))
     return directory
@@ -288,6 +292,14 @@ def test_damaged_telemetry_is_a_reason_of_the_trial(run_folder, name, file):
     trial = result_of(run_folder)
     assert not trial.used and all("\n" not in reason for reason in trial.reasons)
     assert trial.reasons[0].startswith("complete: telemetry: "), trial.reasons
+
+
+def test_telemetry_of_an_older_version_is_named_as_such(run_folder):
+    """Before, the reason was: telemetry: 'capacity_s'."""
+    path = trial_of(run_folder)[1] / paths.MACHINE
+    path.write_text(path.read_text().replace("capacity_s", "other"))
+    (reason,) = result_of(run_folder).reasons[:1]
+    assert "has no column capacity_s, so an older version of the lab wrote it; measure again" in reason
 
 
 def histogram_of(counts, digits=3, lowest=1, highest=3_600_000_000_000):

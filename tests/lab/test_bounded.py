@@ -76,6 +76,9 @@ def test_no_text_no_file_and_no_number(tmp_path):
     path.write_text('{"format": NaN}')
     with pytest.raises(ModelError, match="NaN is no number of JSON"):
         read_network(path)
+    path.write_text('{"format": 1, "a": [{"b": 1, "b": 2}]}')
+    with pytest.raises(ModelError, match="has the key 'b' twice in one object"):
+        read_network(path)
     with pytest.raises(ModelError, match="no such file"):
         read_network(tmp_path / "missing.json")
 

@@ -98,6 +98,18 @@ def test_other_damage_raises_one_line(content, message):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "name", ["run.json", "environment.json", "trials/{}/load.json", "trials/{}/trial.json"]
+)
+def test_a_key_that_stands_twice_is_refused(run_folder, name):
+    """RFC 8259 leaves open which value counts, so two readers could see two files."""
+    path = run_folder / name.format(read_run(run_folder).plan[0].id)
+    path.write_text(path.read_text().replace("{", '{"format": "x",', 1))
+    kind = next(kind for kind, known in FILES.items() if known.name == path.name)
+    with pytest.raises(LabError, match="has the key 'format' twice in one object"):
+        decode(path.read_bytes().replace(b'"x"', f'"{FILES[kind].format}"'.encode(), 1), kind, str(path), "")
+
+
 def test_an_infinite_number_becomes_null(tmp_path):
     path = tmp_path / "interval.json"
     write(path, Interval(count=1, mean=float("nan"), low=float("-inf"), high=1.0))

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from waylab import bounded
 from waylab.errors import LabError
 
 FORMAT = "waystage-records/1"
@@ -169,7 +170,10 @@ def _header(path: Path, content: bytes) -> tuple[RecordHeader, int]:
         version = found.get("format") if isinstance(found, dict) else found
         if version != FORMAT:
             raise RecordsError(f"{path}: format is {version!r}, this waylab reads {FORMAT!r}")
+        bounded.refuse_repeated_keys(text)
         return msgspec.convert(found, RecordHeader), start
+    except bounded.UnreadableError as error:
+        raise RecordsError(f"{path}: its header {error}") from None
     except msgspec.ValidationError as error:
         raise RecordsError(f"{path}: its header does not describe rows: {error}") from None
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:

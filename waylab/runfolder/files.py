@@ -160,7 +160,11 @@ def decode(content: bytes, kind: type[Content], where: str, advice: str) -> Cont
         head = msgspec.json.decode(content, type=_Head)
         if head.format != wanted:
             raise LabError(f"{where}: format is {head.format!r}, this waylab reads {wanted!r}; {advice}")
-        return msgspec.json.decode(content, type=kind)
+        found = msgspec.json.decode(content, type=kind)
+        bounded.refuse_repeated_keys(content)
+        return found
+    except bounded.UnreadableError as error:
+        raise LabError(f"{where}: {error}; {advice}") from None
     except msgspec.ValidationError as error:
         raise LabError(f"{where}: {_placed(str(error))}; {advice}") from None
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:

@@ -41,6 +41,12 @@ def machine(directory: Path, window_ns: tuple[int, int]) -> MachineUse:
     """What the whole machine did within the window: busy and steal seconds, bytes over all interfaces."""
     columns: dict[str, list[tuple[int, float]]] = {}
     for row in _rows(directory / paths.MACHINE):
+        older = [name for name in MachineUse.__struct_fields__ if name not in row]
+        if older:
+            raise LabError(
+                f"{directory / paths.MACHINE}: has no column {older[0]}, so an older version of the lab wrote it; "
+                "measure again with: waylab run SPEC, or report the run with the version that measured it"
+            )
         clock_ns = int(row["clock_ns"])
         for name in MachineUse.__struct_fields__:
             columns.setdefault(name, []).append((clock_ns, float(row[name])))
