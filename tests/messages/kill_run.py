@@ -44,7 +44,18 @@ AWAY_S = (0.0, 1.0)
 START_PATIENCE_S = 30.0
 OPERATIONS = "send:4,send-to:2,pop:5,pop-from:2,peek:1"
 # These fates must never occur, whatever is killed.
-NEVER = ("lost", "doubled", "torn", "unknown", "misdelivered", "refused_and_done", "unread")
+NEVER = (
+    "lost",
+    "doubled",
+    "torn",
+    "unknown",
+    "misdelivered",
+    "refused_and_done",
+    "unread",
+    "delivered_while_leased",
+    "ended_early",
+    "held_too_long",
+)
 
 
 def other_user() -> dict[str, Any]:
@@ -63,6 +74,8 @@ def other_user() -> dict[str, Any]:
 class Postgres:
     """A private PostgreSQL that can be killed."""
 
+    settings: tuple[str, ...] = ("listen_addresses=", "shared_buffers=32MB", "max_connections=50")
+
     def __init__(self, folder: Path) -> None:
         programs = find_postgres().folder
         self.programs, self.folder, self.user = programs, folder, other_user()
@@ -70,7 +83,13 @@ class Postgres:
         if self.user:
             os.chown(folder, self.user["user"], self.user["group"])
             folder.parent.chmod(0o755)
-        self.log = (folder.parent / "postgres.log").open("ab")
+        self.log = (folder.parent / f"{folder.name}.log").open("ab")
+        self.create()
+        self.process = self.start()
+
+    def create(self) -> None:
+        """Create its data."""
+        programs, folder = self.programs, self.folder
         initdb: list[str | Path] = [
             programs / "initdb",
             "-D",
@@ -85,7 +104,6 @@ class Postgres:
         subprocess.run(
             [*initdb, "--no-locale"], check=True, cwd=folder, stdout=self.log, stderr=self.log, **self.user
         )
-        self.process = self.start()
 
     @property
     def url(self) -> str:
@@ -102,8 +120,7 @@ class Postgres:
             "-k",
             self.folder,
         ]
-        settings = ["listen_addresses=", "shared_buffers=32MB", "max_connections=50"]
-        arguments = [word for setting in settings for word in ("-c", setting)]
+        arguments = [word for setting in self.settings for word in ("-c", setting)]
         while True:
             process = subprocess.Popen(
                 [*command, *arguments], cwd=self.folder, stdout=self.log, stderr=self.log, **self.user
@@ -209,7 +226,7 @@ class Report:
         if not self.messages:
             self.broken.append("there is no account of the messages")
             return
-        self.broken += [f"{name}: {self.messages[name]}" for name in NEVER if self.messages[name]]
+        self.broken += [f"{name}: {self.messages[name]}" for name in NEVER if self.messages.get(name)]
         if self.messages["order_promised"] and self.messages["out_of_order"]:
             self.broken.append(f"out_of_order: {self.messages['out_of_order']}")
         self.broken += [reason for reason in self.summary["reasons"] if reason not in self.broken]
@@ -221,7 +238,7 @@ class Report:
             return [f"seed {self.seed}", *(f"BROKEN: {line}" for line in self.broken)]
         promised = "" if messages["order_promised"] else " (with several services not promised)"
         return [
-            f"seed {self.seed}: {self.kills['service']} kills of services, {self.kills['postgres']} of PostgreSQL",
+            f"seed {self.seed}: events {self.kills}",
             f"acknowledged {messages['acknowledged']}, received {messages['received']}, of these after the run"
             f" {messages['drained']}, refused {messages['refused']}",
             f"lost {messages['lost']}, doubled {messages['doubled']},"
@@ -273,6 +290,14 @@ def load_command(
     return [str(WAYSTAGE), "load", *targets, *rest, *times, "--quiet"]
 
 
+def read_summary(report: Report, out: Path, log: Path) -> None:
+    """Add the summary of the load to the report."""
+    if out.exists() and out.stat().st_size:
+        report.summary = json.loads(out.read_text())
+    else:
+        report.broken.append(log.read_text().strip() or "the load ended without a summary")
+
+
 def run(
     seconds: float,
     folder: Path,
@@ -301,12 +326,7 @@ def run(
             if load.poll() is None:
                 load.kill()
                 load.wait()
-        if out.exists() and out.stat().st_size:
-            report.summary = json.loads(out.read_text())
-        else:
-            report.broken.append(
-                (folder / "load.log").read_text().strip() or "the load ended without a summary"
-            )
+        read_summary(report, out, folder / "load.log")
     finally:
         for service in services:
             service.end()

@@ -1,8 +1,9 @@
-"""The short form of kill_run.py: twelve seconds of kills, with every message accounted for."""
+"""The short forms of kill_run.py and failover_run.py, with every message accounted for."""
 
 import tempfile
 from pathlib import Path
 
+import failover_run
 import pytest
 from kill_run import Report, run
 from postgres_peer import postgres_or_skip
@@ -26,6 +27,14 @@ def test_nothing_is_lost_or_doubled_when_services_and_postgres_are_killed(folder
     assert report.messages["received"] > 0, result
 
 
+def test_nothing_is_lost_doubled_or_held_in_failovers_freezes_and_silence(folder):
+    report, memory = failover_run.run(60, folder, pause_s=3.0)
+    result = "\n".join(failover_run.lines(report, memory))
+    assert not report.broken, result
+    assert report.kills["failover"] > 0, result
+    assert report.messages["redelivered"] > 0, result
+
+
 def test_forbidden_fates_are_reported():
     names = (
         "lost",
@@ -35,6 +44,9 @@ def test_forbidden_fates_are_reported():
         "misdelivered",
         "refused_and_done",
         "unread",
+        "delivered_while_leased",
+        "ended_early",
+        "held_too_long",
         "out_of_order",
     )
     others = ("acknowledged", "received", "drained", "refused", "sends_in_doubt", "sends_in_doubt_arrived")

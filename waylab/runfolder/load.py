@@ -10,7 +10,10 @@ from waylab.runfolder.numbers import Amount, Count
 Settings = dict[str, Any]
 
 # The operations of docs/load-messages.md; `d15` is one that consists of five requests.
-MESSAGE_OPERATIONS = "send send-to pop pop-from peek peek-from waiting create delete d15".split()
+MESSAGE_OPERATIONS = [
+    *"send send-to pop pop-from peek peek-from waiting create delete".split(),
+    *"receive acknowledge extend nack d15".split(),
+]
 
 
 class LoadTotals(Struct, frozen=True, kw_only=True):

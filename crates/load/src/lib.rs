@@ -30,7 +30,7 @@ pub use config::{Arrivals, Config, Protocol, ServerChoice, fixed_bytes};
 pub use measure::part::Part;
 pub use measure::seconds::{Second, SecondHistograms};
 pub use measure::times::{PERCENTILES, Times};
-pub use messages::{MessageOperation, MessagesSummary, Mix, VERIFIED_BYTES_MIN};
+pub use messages::{AfterReceive, MessageOperation, MessagesSummary, Mix, VERIFIED_BYTES_MIN};
 pub use progress::Progress;
 pub use report::hdr_text::{interval_log, percentile_text};
 pub use report::memtier::memtier_json;

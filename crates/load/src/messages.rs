@@ -9,11 +9,14 @@
 //! Pace, counts, records, summary and verdict are the same as for memcached. Nothing here knows a schedule or sockets,
 //! except `setup_connection`, which is used before and after the run.
 
+mod after_receive;
+mod availability;
 mod body;
 mod context;
 mod conversation;
 mod drain;
 mod http;
+mod leases;
 mod ledger;
 mod mix;
 mod request;
@@ -22,6 +25,7 @@ mod setup_connection;
 mod stream;
 mod summary;
 
+pub use after_receive::AfterReceive;
 pub use mix::{MessageOperation, Mix};
 pub use summary::MessagesSummary;
 

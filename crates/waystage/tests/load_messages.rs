@@ -71,6 +71,25 @@ fn a_closed_loop_with_many_clients_finds_nothing_wrong() {
 }
 
 #[test]
+fn leases_that_are_nacked_extended_and_abandoned_come_back_and_are_dead_lettered_in_the_end() {
+    let (data, directory) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let Some(postgres) = postgres(data.path()) else { return };
+    let service = Service::start(&postgres.url(), "127.0.0.1:0", &[]);
+    let steps = "--after-receive acknowledge:6,extend:2,nack:2,abandon:2 --lease 300ms";
+    let mix = "--operations send:4,send-to:2,receive:9,peek --clients 8 --requests 2000";
+    let run = load(&[&service], directory.path(), &format!("{mix} {steps}"));
+    assert_whole(&run);
+    let messages = &run.1["messages"];
+    assert!(messages["redelivered"].as_u64().unwrap() > 0 && messages["dead_lettered"] == 0, "{}", run.2);
+    for name in ["delivered_while_leased", "ended_early", "held_too_long"] {
+        assert_eq!(messages[name], 0, "{name}: {}", run.2);
+    }
+    let run = load(&[&service], directory.path(), &format!("{mix} {steps} --attempts 2"));
+    assert_whole(&run);
+    assert!(run.1["messages"]["dead_lettered"].as_u64().unwrap() > 0, "{}", run.2);
+}
+
+#[test]
 fn invalid_arguments_are_refused_in_one_line() {
     let refused = |arguments: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_waystage"));
@@ -82,6 +101,13 @@ fn invalid_arguments_are_refused_in_one_line() {
         ("--messages http://127.0.0.1:1 --server 127.0.0.1:1", 2, "cannot be used with"),
         ("--messages http://127.0.0.1:1 --operations pops", 2, "\"pops\" is not an operation"),
         ("--messages http://127.0.0.1:1 --data-size 20", 2, "--no-verify"),
+        ("--messages http://127.0.0.1:1 --operations acknowledge", 2, "\"acknowledge\" is not an operation"),
+        ("--messages http://127.0.0.1:1 --after-receive ack", 2, "\"ack\" is not an operation"),
+        ("--messages http://127.0.0.1:1 --lease 0s", 2, "--lease must be"),
+        ("--messages http://127.0.0.1:1 --operations receive --lease 60s", 2, "--drain-time 60s is shorter"),
+        ("--messages http://127.0.0.1:1 --attempts 0", 2, "--attempts must be"),
+        ("--messages http://127.0.0.1:1 --redelivery-time 0s", 2, "--redelivery-time must be"),
+        ("--lease 3s --server 127.0.0.1:1", 2, "--messages"),
         ("--messages http://127.0.0.1:1 --queue-prefix a/b", 2, "--queue-prefix"),
         ("--messages http://127.0.0.1:1 --token-file /nowhere", 1, "--token-file /nowhere"),
         ("--messages http://127.0.0.1:1", 1, "is it running?"),

@@ -4,6 +4,7 @@ use crate::config::messages::MessagesConfig;
 use crate::config::{Arrivals, Config, KEY_BYTES_MAX};
 use crate::messages::VERIFIED_BYTES_MIN;
 use crate::workload::think_time::ThinkTime;
+use std::time::Duration;
 
 /// The versions of all keys are kept in memory, eight bytes each.
 const KEYS_MAX: u64 = 1 << 27;
@@ -23,6 +24,9 @@ const MULTI_KEY_GET_MAX: usize = 10_000;
 const QUEUES_MAX: usize = 1_000_000;
 /// A number follows the prefix, or two for a client's own queue. The service allows names of 80 bytes.
 const PREFIX_BYTES_MAX: usize = 50;
+/// The limits of the service (docs/messages.md).
+const LEASE_MAX: Duration = Duration::from_secs(12 * 3600);
+const ATTEMPTS_MAX: u32 = 1000;
 
 impl Config {
     /// Rejects settings that cannot be run, in one line that says how to correct them.
@@ -176,6 +180,22 @@ impl MessagesConfig {
                 config.data_size
             ));
         }
+        if self.lease.is_zero() || self.lease > LEASE_MAX {
+            return Err(format!("--lease must be more than 0, and at most {} h", LEASE_MAX.as_secs() / 3600));
+        }
+        if self.redelivery_time.is_zero() {
+            return Err("--redelivery-time must be more than 0".into());
+        }
+        if self.attempts.is_some_and(|attempts| attempts == 0 || attempts > ATTEMPTS_MAX) {
+            return Err(format!("--attempts must be 1 to {ATTEMPTS_MAX}"));
+        }
+        if self.verify && self.mix.is_leasing() && self.drain < self.lease + self.redelivery_time {
+            return Err(format!(
+                "--drain-time {:?} is shorter than --lease {:?} and --redelivery-time {:?} together, so messages could \
+                 not return in time",
+                self.drain, self.lease, self.redelivery_time
+            ));
+        }
         if let Some(prefix) = &self.queue_prefix {
             let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
             let begins_well = prefix.bytes().next().is_some_and(|first| first.is_ascii_alphanumeric() || first == b'_');
@@ -193,7 +213,6 @@ impl MessagesConfig {
 mod tests {
     use super::*;
     use crate::config::fixed_bytes;
-    use std::time::Duration;
 
     fn valid() -> Config {
         Config { servers: vec!["127.0.0.1:11211".into()], ..Config::default() }

@@ -1,6 +1,6 @@
 //! The settings of a run that loads message services.
 
-use crate::messages::Mix;
+use crate::messages::{AfterReceive, Mix};
 use std::time::Duration;
 
 /// The requests to send to a message service.
@@ -22,6 +22,14 @@ pub struct MessagesConfig {
     pub any_order: bool,
     /// How long to read the messages that are left after the run.
     pub drain: Duration,
+    /// The visibility timeout of receives and extensions.
+    pub lease: Duration,
+    /// What clients do with a received message.
+    pub after_receive: AfterReceive,
+    /// How long a message may stay invisible after its lease has ended, or after an outage.
+    pub redelivery_time: Duration,
+    /// The attempts after which messages move to a dead-letter queue.
+    pub attempts: Option<u32>,
     /// Bearer tokens. Client i uses number i, modulo their count.
     pub tokens: Vec<String>,
 }
@@ -37,6 +45,10 @@ impl Default for MessagesConfig {
             verify: true,
             any_order: false,
             drain: Duration::from_secs(60),
+            lease: Duration::from_secs(30),
+            after_receive: AfterReceive::default(),
+            redelivery_time: Duration::from_secs(10),
+            attempts: None,
             tokens: Vec::new(),
         }
     }

@@ -39,7 +39,7 @@ impl Client {
                 continue;
             }
             if worker.conversation.is_some() {
-                self.message(worker, lanes, pending);
+                self.message(worker, lanes, pending, issued);
                 continue;
             }
             match worker.schedule.choose(worker.context.versions) {
@@ -88,10 +88,16 @@ impl Client {
     }
 
     /// Sends the next request to a message service.
-    fn message(&mut self, worker: &mut Worker<'_>, lanes: &mut [Lane], pending: impl Fn(Operation) -> PendingRequest) {
+    fn message(
+        &mut self,
+        worker: &mut Worker<'_>,
+        lanes: &mut [Lane],
+        pending: impl Fn(Operation) -> PendingRequest,
+        issued: Nanos,
+    ) {
         let Some(conversation) = &mut worker.conversation else { return };
         let lane = &mut lanes[0];
-        let (operation, server) = (conversation.choose(self.number), lane.id.server);
+        let (operation, server) = (conversation.choose(self.number, issued), lane.id.server);
         let mut pending = pending(operation.class());
         pending.message = Some(operation);
         lane.push(pending, |_, out| conversation.write(self.number, server, out));

@@ -169,7 +169,7 @@ impl Lane {
         if self.window.is_empty() || response.consumed < connection.inbox.filled().len() {
             return Err(Disconnect::OutOfStep);
         }
-        let Some(matched) = conversation.match_response(self.id.client, &response) else {
+        let Some(matched) = conversation.match_response(self.id.client, &response, completed) else {
             worker.tally.error(&format!("status {} does not answer the request", response.status));
             return Err(Disconnect::OutOfStep);
         };
@@ -203,7 +203,7 @@ impl Lane {
             let outcome = if reason == Disconnect::Timeout { Outcome::Timeout } else { Outcome::BackendLost };
             worker.tally.error(reason.error_line());
             if let Some(conversation) = &mut worker.conversation {
-                conversation.give_up(self.id.client, pending.sent.is_set());
+                conversation.give_up(self.id.client, pending.sent.is_set(), reason == Disconnect::Timeout, now);
             }
             client.finish(worker, pending, self.id, now, outcome);
             // Only the oldest request caused the disconnect; the requests behind it were lost with the connection.

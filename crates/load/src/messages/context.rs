@@ -1,6 +1,7 @@
 //! What all clients of a run with messages share: names, sizes, tokens, and the ledger.
 
 use super::body::{self, ANYONE};
+use super::leases::LeaseRules;
 use super::ledger::Ledger;
 use crate::config::Config;
 use crate::config::messages::MessagesConfig;
@@ -47,7 +48,15 @@ impl MessagesContext {
             seed: config.seed,
             fixed_bytes: config.data_size.fixed_value().map(|bytes| bytes.max(0.0).round() as usize),
             sizes: config.data_size.clone(),
-            ledger: messages.verify.then(|| Ledger::new(run, config.clients)),
+            ledger: messages.verify.then(|| {
+                let rules = LeaseRules {
+                    lease: messages.lease,
+                    redelivery: messages.redelivery_time,
+                    attempts: messages.attempts,
+                    reply_timeout: config.reply_timeout,
+                };
+                Ledger::new(run, config.clients, messages.queues, rules, messages.mix.is_leasing())
+            }),
             config: messages,
         })
     }
@@ -88,6 +97,11 @@ impl MessagesContext {
             let _ = write!(name, "c{client}");
         }
         name
+    }
+
+    /// The name of the dead-letter queue, if there is one.
+    pub(crate) fn dead_letter_queue(&self) -> Option<String> {
+        self.config.attempts.map(|_| format!("{}dead", self.prefix))
     }
 
     /// The name of a queue that a client creates and deletes during the run.

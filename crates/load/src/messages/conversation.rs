@@ -1,22 +1,25 @@
 //! Chooses the next request of each client of a thread, and matches responses with requests. Knows no sockets and no
 //! schedule: its caller knows when a request is due.
 
+mod failures;
+mod holding;
+
+use holding::HeldLease;
+
 use super::body::ANYONE;
 use super::context::MessagesContext;
 use super::http::Response;
+use super::leases::RequestTimes;
 use super::ledger::ReadRequest;
 use super::mix::{MessageOperation, Mix};
 use super::request::{MessageRequest, RequestWriter};
 use crate::measure::request::{EndedRequest, Operation};
+use clock::Nanos;
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use records::Outcome;
 use std::time::Duration;
 
-/// Bytes of an error that are kept.
-const ERROR_BYTES_MAX: usize = 120;
-/// The prefix of a problem type.
-const PROBLEM: &str = "urn:waystage:problem:";
 /// The number of requests in D15's operation.
 const D15_STEPS: u8 = 5;
 
@@ -45,6 +48,10 @@ struct ClientState {
     waiting: Option<u32>,
     /// The back-off that the service requested.
     back_off: Duration,
+    /// When its request was issued.
+    issued: Nanos,
+    /// The lease that it holds.
+    lease: Option<HeldLease>,
 }
 
 /// What a response means for its request.
@@ -85,19 +92,23 @@ impl<'v> Conversation<'v> {
     }
 
     /// Draws the next request of a client. Returns the operation under which it is counted.
-    pub(crate) fn choose(&mut self, client: usize) -> MessageOperation {
+    pub(crate) fn choose(&mut self, client: usize, issued: Nanos) -> MessageOperation {
         let number = self.number(client);
         if client >= self.clients.len() {
             self.clients.resize_with(client + 1, ClientState::default);
         }
-        let request = match &self.context.config.mix {
-            Mix::D15 => self.d15(client, number),
-            Mix::Drawn(drawn) => {
-                let operation = pick(drawn, &mut self.random);
+        let next = self.clients[client].lease.as_ref().map(HeldLease::request);
+        let request = match (next, &self.context.config.mix) {
+            (Some(request), _) => request,
+            (None, Mix::D15) => self.d15(client, number),
+            (None, Mix::Drawn(drawn)) => {
+                let operation = pick(drawn, &mut self.random).unwrap_or(MessageOperation::Pop);
                 self.drawn(operation, client, number)
             }
         };
         self.clients[client].request = Some(request);
+        self.clients[client].issued = issued;
+        self.begins(client, &request, issued);
         request.operation()
     }
 
@@ -128,7 +139,9 @@ impl<'v> Conversation<'v> {
             MessageOperation::Waiting => MessageRequest::Waiting,
             MessageOperation::Create => MessageRequest::Create { number: self.clients[client].created },
             MessageOperation::Delete => MessageRequest::Delete { number: self.clients[client].deleted },
-            MessageOperation::Pop | MessageOperation::D15 => MessageRequest::Pop { queue },
+            MessageOperation::Receive => MessageRequest::Receive { queue },
+            // Those that follow a receive are not drawn.
+            _ => MessageRequest::Pop { queue },
         }
     }
 
@@ -162,11 +175,25 @@ impl<'v> Conversation<'v> {
     }
 
     /// Matches a response with the client's request. Returns none if it cannot be a response to that request.
-    pub(crate) fn match_response(&mut self, client: usize, response: &Response<'_>) -> Option<MatchedResponse> {
+    pub(crate) fn match_response(
+        &mut self,
+        client: usize,
+        response: &Response<'_>,
+        completed: Nanos,
+    ) -> Option<MatchedResponse> {
         let request = self.clients.get(client)?.request?;
         let number = self.number(client);
-        if response.status >= 400 && !(response.status == 404 && matches!(request, MessageRequest::Delete { .. })) {
-            let matched = self.refused(&request, number, response);
+        let at = RequestTimes { issued: self.clients[client].issued, completed };
+        let is_expected = matches!(
+            (request, response.status),
+            (MessageRequest::Delete { .. }, 404)
+                | (
+                    MessageRequest::Acknowledge { .. } | MessageRequest::Extend { .. } | MessageRequest::Nack { .. },
+                    410
+                )
+        );
+        if response.status >= 400 && !is_expected {
+            let matched = self.refused(client, &request, response, completed);
             let client_state = &mut self.clients[client];
             client_state.request = None;
             client_state.back_off = response.retry_after.unwrap_or_default();
@@ -212,66 +239,31 @@ impl<'v> Conversation<'v> {
                 if let Some(ledger) = ledger {
                     let read = read_request(&request, receiver);
                     if is_pop(&request) {
-                        ledger.receive(&read, response.body);
+                        ledger.receive(&read, response.body, at);
                     } else {
                         ledger.peek(&read, response.body);
                     }
                 }
                 MatchedResponse::found()
             }
+            (MessageRequest::Receive { queue }, 200) => {
+                let read = ReadRequest { receiver, queue: Some(queue), sender: None };
+                self.hold(client, &read, response, at)?;
+                MatchedResponse::found()
+            }
+            (MessageRequest::Receive { .. }, 204) => MatchedResponse::done(),
+            (
+                MessageRequest::Acknowledge { .. } | MessageRequest::Extend { .. } | MessageRequest::Nack { .. },
+                status @ (204 | 410),
+            ) => {
+                self.lease_answered(client, status == 204, at);
+                if status == 204 { MatchedResponse::found() } else { MatchedResponse::done() }
+            }
             _ => return None,
         };
+        self.ends(client, &request, Some(response), at);
         self.clients[client].request = None;
         Some(matched)
-    }
-
-    /// Handles an error response: the request was refused, or its outcome is unknown.
-    fn refused(&self, request: &MessageRequest, number: u32, response: &Response<'_>) -> MatchedResponse {
-        let kind = problem(response.body);
-        // A 5xx response from another program, such as a proxy, leaves open what the service has done.
-        let is_in_doubt = response.status >= 500 && kind.is_none_or(|kind| kind == "in-doubt");
-        self.record_failure(request, number, is_in_doubt);
-        if response.status == 503
-            && let Some(ledger) = &self.context.ledger
-            && !is_in_doubt
-        {
-            ledger.note_refusal();
-        }
-        let outcome = match response.status {
-            500.. => Outcome::ServerError,
-            _ => Outcome::ClientError,
-        };
-        MatchedResponse::failed(
-            outcome,
-            format!("{} {}", response.status, kind.unwrap_or("without a problem document")),
-        )
-    }
-
-    /// Handles a request that will not be answered. `was_sent` means that the service may have received it.
-    pub(crate) fn give_up(&mut self, client: usize, was_sent: bool) {
-        let number = self.number(client);
-        if let Some(request) = self.clients.get_mut(client).and_then(|client_state| client_state.request.take()) {
-            if was_sent && let MessageRequest::Create { number } = request {
-                // The queue may exist. Use another number for the next one; this queue is deleted after the run.
-                self.clients[client].created = number + 1;
-            }
-            self.record_failure(&request, number, was_sent);
-        }
-    }
-
-    /// Records in the ledger that a request was not acknowledged.
-    fn record_failure(&self, request: &MessageRequest, number: u32, is_in_doubt: bool) {
-        let Some(ledger) = &self.context.ledger else { return };
-        match request {
-            MessageRequest::Send { label, .. } if is_in_doubt => {
-                ledger.record_send_in_doubt(label.sender, label.queue, label.number)
-            }
-            MessageRequest::Send { label, .. } => ledger.refuse(label.sender, label.queue, label.number),
-            MessageRequest::Pop { queue } | MessageRequest::PopFrom { queue, .. } if is_in_doubt => {
-                ledger.record_pop_in_doubt(*queue, number, 1)
-            }
-            _ => {}
-        }
     }
 
     /// The back-off that the service requested of a client. Resets the value.
@@ -338,16 +330,16 @@ impl<'v> Conversation<'v> {
 }
 
 /// Draws an operation by its weight.
-fn pick(drawn: &[(MessageOperation, u32)], random: &mut impl Rng) -> MessageOperation {
+fn pick<T: Copy>(drawn: &[(T, u32)], random: &mut impl Rng) -> Option<T> {
     let all: u64 = drawn.iter().map(|(_, weight)| u64::from(*weight)).sum();
     let mut at = random.random_range(0..all.max(1));
     for (operation, weight) in drawn {
         match at.checked_sub(u64::from(*weight)) {
             Some(left) => at = left,
-            None => return *operation,
+            None => return Some(*operation),
         }
     }
-    MessageOperation::Pop
+    None
 }
 
 fn is_pop(request: &MessageRequest) -> bool {
@@ -368,14 +360,6 @@ fn read_request(request: &MessageRequest, receiver: u32) -> ReadRequest {
 fn has_names(document: &[u8]) -> bool {
     let at = memchr::memchr(b'[', document).unwrap_or(document.len());
     document[at..].contains(&b'"')
-}
-
-/// The last part of the type of a problem document.
-fn problem(body: &[u8]) -> Option<&str> {
-    let at = memchr::memmem::find(body, PROBLEM.as_bytes())? + PROBLEM.len();
-    let rest = &body[at..];
-    let end = rest.iter().position(|byte| !(byte.is_ascii_alphanumeric() || *byte == b'-')).unwrap_or(rest.len());
-    std::str::from_utf8(&rest[..end.min(ERROR_BYTES_MAX)]).ok().filter(|kind| !kind.is_empty())
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 
 use super::body::ANYONE;
 use super::context::MessagesContext;
+use super::leases::RequestTimes;
 use super::ledger::{Ledger, ReadRequest};
 use super::setup_connection::{Answer, SetupConnection};
 use super::summary::MessagesSummary;
@@ -44,6 +45,13 @@ struct Names {
 #[derive(Deserialize)]
 struct Message {
     body_base64: String,
+    #[serde(default)]
+    dead_letter: Option<DeadLetter>,
+}
+
+#[derive(Deserialize)]
+struct DeadLetter {
+    attempts: u32,
 }
 
 /// Reads the messages that are left, and accounts for every message.
@@ -70,29 +78,40 @@ fn read_all(
     let until = clock.now() + context.config.drain;
     let mut connection = SetupConnection::new(context, addresses, timeout);
     let mut unexpected = waiting(context, &mut connection);
-    let all = ledger.outstanding();
+    let (all, dead) = (ledger.outstanding(), context.dead_letter_queue());
     let mut drained = Drained { messages: 0, is_complete: true };
     let mut last_progress = clock.now();
     loop {
         let before = drained.messages;
+        let mut all_receivers = vec![ANYONE];
+        let mut go_on = |messages| {
+            drained.messages += messages;
+            progress.report("read what is left", drained.messages, all);
+            clock.now() < until
+        };
+        let mut is_empty = true;
         for (number, queue) in (0..).zip(&context.queues) {
             let receivers = ledger.receivers(number).into_iter().chain(unexpected.remove(&number).unwrap_or_default());
             for receiver in [ANYONE].into_iter().chain(receivers) {
+                all_receivers.push(receiver);
                 let request = ReadRequest { receiver, queue: Some(number), sender: None };
-                let is_empty = empty(context, ledger, &mut connection, &request, queue, &mut |messages| {
-                    drained.messages += messages;
-                    progress.report("read what is left", drained.messages, all);
-                    clock.now() < until
-                });
-                if !is_empty {
-                    return Drained { is_complete: ledger.outstanding() == 0, ..drained };
-                }
+                is_empty = is_empty && empty(context, ledger, &mut connection, &request, queue, clock, &mut go_on);
             }
+        }
+        all_receivers.sort_unstable();
+        all_receivers.dedup();
+        for (receiver, queue) in all_receivers.into_iter().rev().filter_map(|receiver| Some((receiver, dead.as_ref()?)))
+        {
+            let request = ReadRequest { receiver, queue: None, sender: None };
+            is_empty = is_empty && empty(context, ledger, &mut connection, &request, queue, clock, &mut go_on);
+        }
+        if !is_empty {
+            return Drained { is_complete: ledger.outstanding() == 0, ..drained };
         }
         let now = clock.now();
         if drained.messages > before {
             last_progress = now;
-        } else if ledger.outstanding() == 0 || last_progress + GRACE <= now {
+        } else if ledger.outstanding() == 0 || ledger.returned_by().max(last_progress + GRACE) <= now {
             return drained;
         } else {
             thread::sleep(PAUSE);
@@ -123,13 +142,14 @@ fn waiting(context: &MessagesContext, connection: &mut SetupConnection<'_>) -> B
     receivers
 }
 
-/// Pops until the queue is empty. Returns false if `go_on`, which receives the number of messages popped, stops it.
+/// Pops until the queue is empty; without a queue in the request, it is the dead-letter queue. Returns false if `go_on`, which receives the number of messages popped, stops it.
 fn empty(
     context: &MessagesContext,
     ledger: &Ledger,
     connection: &mut SetupConnection<'_>,
     request: &ReadRequest,
     queue: &str,
+    clock: &Clock,
     go_on: &mut dyn FnMut(u64) -> bool,
 ) -> bool {
     let of =
@@ -137,10 +157,12 @@ fn empty(
     let path = format!("/v1/queues/{queue}/messages:pop?{of}max={AT_ONCE}");
     let client = if request.receiver == ANYONE { context.prefiller() } else { request.receiver };
     loop {
+        let issued = clock.now();
         let came = match connection.send(client, |writer, out| writer.plain("POST", &path, out)) {
-            Answer::Reply(200, body) => take(ledger, request, &body),
+            Answer::Reply(200, body) => take(ledger, request, &body, RequestTimes { issued, completed: clock.now() }),
             Answer::Reply(204, _) => 0,
             Answer::Reply(..) | Answer::NotSent(_) => {
+                ledger.availability.failed();
                 thread::sleep(PAUSE);
                 if go_on(0) {
                     continue;
@@ -148,6 +170,7 @@ fn empty(
                 return false;
             }
             Answer::InDoubt(_) => {
+                ledger.availability.failed();
                 ledger.record_pop_in_doubt(request.queue.unwrap_or_default(), request.receiver, AT_ONCE);
                 thread::sleep(PAUSE);
                 if go_on(0) {
@@ -156,24 +179,34 @@ fn empty(
                 return false;
             }
         };
+        ledger.availability.succeeded(clock.now());
         if !go_on(came) {
             return false;
         }
         if came == 0 {
+            if let Some(queue) = request.queue {
+                ledger.fetched(queue, request.receiver, None, issued);
+            }
             return true;
         }
     }
 }
 
 /// Records every message of a document, and returns their number.
-fn take(ledger: &Ledger, request: &ReadRequest, body: &[u8]) -> u64 {
+fn take(ledger: &Ledger, request: &ReadRequest, body: &[u8], at: RequestTimes) -> u64 {
     let Ok(document) = serde_json::from_slice::<Document>(body) else {
         // A document that cannot be parsed counts as one torn message.
-        ledger.receive(request, &[]);
+        ledger.receive(request, &[], at);
         return 0;
     };
     for message in &document.messages {
-        ledger.receive(request, &STANDARD.decode(&message.body_base64).unwrap_or_default());
+        let body = STANDARD.decode(&message.body_base64).unwrap_or_default();
+        if request.queue.is_some() {
+            ledger.receive(request, &body, at);
+        } else {
+            let attempts = message.dead_letter.as_ref().map(|dead_letter| dead_letter.attempts);
+            ledger.receive_dead(request, &body, attempts, at);
+        }
     }
     document.messages.len() as u64
 }

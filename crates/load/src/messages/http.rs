@@ -8,6 +8,8 @@ const HEADERS_MAX: usize = 64;
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// The maximum size of a body.
 const BODY_BYTES_MAX: usize = 256 << 20;
+/// The longest lease token; those of the service have 56 digits.
+const LEASE_TOKEN_BYTES_MAX: usize = 64;
 /// The longest `Retry-After` that is followed.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 
@@ -33,6 +35,34 @@ pub(crate) struct Response<'a> {
     pub(crate) closes: bool,
     /// How long the client must wait, according to the service.
     pub(crate) retry_after: Option<Duration>,
+    /// The lease of a received message.
+    pub(crate) lease_token: Option<LeaseToken>,
+    /// The id of a message.
+    pub(crate) id: Option<u64>,
+    /// The number of the attempt.
+    pub(crate) attempt: Option<u32>,
+}
+
+/// The token of a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LeaseToken {
+    bytes: [u8; LEASE_TOKEN_BYTES_MAX],
+    used: usize,
+}
+
+impl LeaseToken {
+    /// A token of visible characters that is not too long.
+    pub(crate) fn new(text: &str) -> Option<LeaseToken> {
+        let is_good =
+            !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+        let mut bytes = [0; LEASE_TOKEN_BYTES_MAX];
+        bytes.get_mut(..text.len()).filter(|_| is_good)?.copy_from_slice(text.as_bytes());
+        Some(LeaseToken { bytes, used: text.len() })
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.used]
+    }
 }
 
 /// The relevant headers.
@@ -41,6 +71,9 @@ struct Headers {
     length: Option<usize>,
     closes: bool,
     retry_after: Option<Duration>,
+    lease_token: Option<LeaseToken>,
+    id: Option<u64>,
+    attempt: Option<u32>,
 }
 
 /// Parses a response.
@@ -74,6 +107,9 @@ pub(crate) fn parse(bytes: &[u8]) -> ParsedResponse<'_> {
             consumed: head_bytes + body_bytes,
             closes: parsed.closes,
             retry_after: parsed.retry_after,
+            lease_token: parsed.lease_token,
+            id: parsed.id,
+            attempt: parsed.attempt,
         }),
     }
 }
@@ -95,6 +131,12 @@ impl Headers {
                 parsed.closes |= text.split(',').any(|word| word.trim().eq_ignore_ascii_case("close"));
             } else if header.name.eq_ignore_ascii_case("retry-after") {
                 parsed.retry_after = text.parse().ok().map(|seconds| Duration::from_secs(seconds).min(RETRY_AFTER_MAX));
+            } else if header.name.eq_ignore_ascii_case("waystage-lease-token") {
+                parsed.lease_token = LeaseToken::new(text);
+            } else if header.name.eq_ignore_ascii_case("waystage-message") {
+                parsed.id = text.parse().ok();
+            } else if header.name.eq_ignore_ascii_case("waystage-attempt") {
+                parsed.attempt = text.parse().ok();
             }
         }
         Ok(parsed)
@@ -135,6 +177,16 @@ mod tests {
         assert_eq!((refused.retry_after, refused.closes), (Some(Duration::from_secs(2)), true));
         let long = response(b"HTTP/1.0 503 X\r\nRetry-After: 86400\r\nContent-Length: 0\r\n\r\n");
         assert_eq!((long.retry_after, long.closes), (Some(RETRY_AFTER_MAX), true));
+    }
+
+    #[test]
+    fn a_received_message_has_a_lease() {
+        let received = response(
+            b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nWaystage-Lease-Token: 0a-1\r\nWaystage-Message: 7\r\nwaystage-attempt: 2\r\n\r\nx",
+        );
+        assert_eq!(received.lease_token.unwrap().bytes(), b"0a-1");
+        assert_eq!((received.id, received.attempt), (Some(7), Some(2)));
+        assert_eq!((LeaseToken::new("a/b"), LeaseToken::new(""), LeaseToken::new(&"a".repeat(65))), (None, None, None));
     }
 
     #[test]

@@ -1,7 +1,13 @@
 //! Follows every message from its send to its pop, over all threads: what was acknowledged, what was received, how
-//! often and in which order. Knows no connections and no time.
+//! often and in which order. Knows no connections.
 
+mod leased;
+
+pub(crate) use leased::{LeasedMessage, Received};
+
+use super::availability::Availability;
 use super::body::{self, ANYONE};
+use super::leases::{LeaseRules, QueueLeases, RequestTimes};
 use super::stream::{Receipt, Stream};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,6 +23,12 @@ pub(crate) struct Ledger {
     receivers: Vec<Mutex<HashMap<(u32, u32), u32>>>,
     /// For each queue and receiver, how many messages may have been removed by pops whose response was lost.
     pops_in_doubt: Mutex<BTreeMap<(u32, u32), u64>>,
+    /// The leases in each queue; their mutex is taken after that of a sender.
+    pub(super) leases: Vec<Mutex<QueueLeases>>,
+    pub(super) rules: LeaseRules,
+    /// Whether messages are received with leases, so that a popped message may have been delivered before.
+    is_leasing: bool,
+    pub(crate) availability: Availability,
     pub(crate) counts: LedgerCounts,
 }
 
@@ -36,6 +48,14 @@ pub(crate) struct LedgerCounts {
     pub(crate) sends_in_doubt_arrived: AtomicU64,
     pub(crate) pops_in_doubt: AtomicU64,
     pub(crate) refused: AtomicU64,
+    pub(crate) leased: AtomicU64,
+    pub(crate) redelivered: AtomicU64,
+    pub(crate) delivered_while_leased: AtomicU64,
+    pub(crate) ended_early: AtomicU64,
+    pub(crate) held_too_long: AtomicU64,
+    pub(crate) held_longest_ns: AtomicU64,
+    pub(crate) dead_lettered: AtomicU64,
+    pub(crate) receives_in_doubt: AtomicU64,
 }
 
 /// What a receiver requested.
@@ -56,6 +76,8 @@ pub(crate) struct Remainder {
     pub(crate) lost: u64,
     /// Acknowledged and not received; a pop in doubt may have removed it.
     pub(crate) taken_in_doubt: u64,
+    /// Acknowledged and not received again after an acknowledgement in doubt, which may have removed it.
+    pub(crate) acknowledged_in_doubt: u64,
     /// Possibly sent, and not received.
     pub(crate) sends_in_doubt: u64,
 }
@@ -66,23 +88,27 @@ impl LedgerCounts {
     }
 }
 
-fn add(counter: &AtomicU64) {
+pub(super) fn add(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // A panicked thread ends the run. Until then the counts are consistent between any two updates.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Ledger {
     /// A ledger for this many clients, and for the prefill as one more sender.
-    pub(crate) fn new(run: u64, clients: usize) -> Ledger {
+    pub(crate) fn new(run: u64, clients: usize, queues: usize, rules: LeaseRules, is_leasing: bool) -> Ledger {
         Ledger {
             run,
             senders: (0..=clients).map(|_| Mutex::default()).collect(),
             receivers: (0..=clients).map(|_| Mutex::default()).collect(),
             pops_in_doubt: Mutex::default(),
+            leases: (0..queues).map(|_| Mutex::default()).collect(),
+            rules,
+            is_leasing,
+            availability: Availability::default(),
             counts: LedgerCounts::default(),
         }
     }
@@ -117,6 +143,7 @@ impl Ledger {
     pub(crate) fn record_pop_in_doubt(&self, queue: u32, receiver: u32, messages: u64) {
         add(&self.counts.pops_in_doubt);
         *locked(&self.pops_in_doubt).entry((queue, receiver)).or_default() += messages;
+        self.with_leases(queue, QueueLeases::pop_in_doubt);
     }
 
     /// Counts a refused request. The service has done nothing.
@@ -125,17 +152,41 @@ impl Ledger {
     }
 
     /// Records a popped message.
-    pub(crate) fn receive(&self, request: &ReadRequest, body: &[u8]) {
+    pub(crate) fn receive(&self, request: &ReadRequest, body: &[u8], at: RequestTimes) {
+        let Some(label) = self.read(request, body) else { return add(&self.counts.received) };
+        if self.take(&label, at) == Some(Receipt::First { was_in_doubt: false }) && !self.is_leasing {
+            // A message in doubt may have been stored at any time after it was sent, so its order is not checked.
+            self.order(request.receiver, &label);
+        }
+    }
+
+    /// Records a message that was found in the dead-letter queue after this number of attempts.
+    pub(crate) fn receive_dead(&self, request: &ReadRequest, body: &[u8], attempts: Option<u32>, at: RequestTimes) {
+        let Some(label) = self.read(request, body) else { return add(&self.counts.received) };
+        add(&self.counts.dead_lettered);
+        if attempts.is_none() || attempts != self.rules.attempts {
+            add(&self.counts.misdelivered);
+        }
+        self.take(&label, at);
+    }
+
+    /// Records that a message was removed.
+    fn take(&self, label: &body::Label, at: RequestTimes) -> Option<Receipt> {
         add(&self.counts.received);
-        let Some(label) = self.read(request, body) else { return };
         let receipt = self.with(label.sender, label.queue, |stream| stream.receive(label.number));
         match receipt {
             None | Some(Receipt::Unknown) => add(&self.counts.unknown),
             Some(Receipt::Again) => add(&self.counts.doubled),
-            // The message may have been stored at any time after it was sent, so its order is not checked.
-            Some(Receipt::First { was_in_doubt: true }) => add(&self.counts.sends_in_doubt_arrived),
-            Some(Receipt::First { was_in_doubt: false }) => self.order(request.receiver, &label),
+            Some(Receipt::First { was_in_doubt }) => {
+                if was_in_doubt {
+                    add(&self.counts.sends_in_doubt_arrived);
+                }
+                self.with_leases(label.queue, |leases| {
+                    self.count(&leases.pop(&self.rules, (label.sender, label.number), at));
+                });
+            }
         }
+        receipt
     }
 
     /// Records a message that was read and not removed.
@@ -173,11 +224,15 @@ impl Ledger {
     pub(crate) fn remainder(&self) -> Remainder {
         let mut remainder = Remainder::default();
         let mut left: BTreeMap<u32, BTreeMap<u32, u64>> = BTreeMap::new();
-        for sender in &self.senders {
+        for (number, sender) in (0..).zip(&self.senders) {
             for (queue, stream) in locked(sender).iter() {
                 for message in stream.left() {
+                    let may_be_acknowledged =
+                        || self.with_leases(*queue, |leases| leases.may_be_acknowledged((number, message.number)));
                     if message.is_in_doubt {
                         remainder.sends_in_doubt += 1;
+                    } else if may_be_acknowledged() == Some(true) {
+                        remainder.acknowledged_in_doubt += 1;
                     } else {
                         *left.entry(*queue).or_default().entry(message.receiver).or_default() += 1;
                     }
@@ -206,7 +261,7 @@ impl Ledger {
     }
 
     /// The label of a body, if it is complete and of this run. Counts a message that does not match the request.
-    fn read(&self, request: &ReadRequest, body: &[u8]) -> Option<body::Label> {
+    pub(super) fn read(&self, request: &ReadRequest, body: &[u8]) -> Option<body::Label> {
         let Some(label) = body::read(body) else {
             add(&self.counts.torn);
             return None;
@@ -225,7 +280,7 @@ impl Ledger {
     }
 
     /// Compares a message with the last that this receiver got from this sender in this queue.
-    fn order(&self, receiver: u32, label: &body::Label) {
+    pub(super) fn order(&self, receiver: u32, label: &body::Label) {
         let number = (receiver as usize).min(self.receivers.len() - 1);
         let mut last = locked(&self.receivers[number]);
         let last = last.entry((label.queue, label.sender)).or_insert(label.number);
@@ -235,112 +290,11 @@ impl Ledger {
         *last = label.number.max(*last);
     }
 
-    fn with<T>(&self, sender: u32, queue: u32, act: impl FnOnce(&mut Stream) -> T) -> Option<T> {
+    pub(super) fn with<T>(&self, sender: u32, queue: u32, act: impl FnOnce(&mut Stream) -> T) -> Option<T> {
         let streams = self.senders.get(sender as usize)?;
         Some(act(locked(streams).entry(queue).or_default()))
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const RUN: u64 = 77;
-    const ANY: ReadRequest = ReadRequest { receiver: 0, queue: None, sender: None };
-
-    fn ledger() -> Ledger {
-        Ledger::new(RUN, 4)
-    }
-
-    fn body(sender: u32, queue: u32, receiver: u32, number: u32) -> Vec<u8> {
-        let mut out = Vec::new();
-        body::make(&body::Label { run: RUN, sender, queue, receiver, number }, 64, &mut out);
-        out
-    }
-
-    fn send(ledger: &Ledger, sender: u32, receiver: u32) -> Vec<u8> {
-        let number = ledger.issue(sender, 0, receiver);
-        ledger.acknowledge(sender, 0, number);
-        body(sender, 0, receiver, number)
-    }
-
-    fn counted(ledger: &Ledger) -> [u64; 5] {
-        let counts = &ledger.counts;
-        [&counts.doubled, &counts.out_of_order, &counts.torn, &counts.unknown, &counts.misdelivered]
-            .map(LedgerCounts::of)
-    }
-
-    #[test]
-    fn a_healthy_run_leaves_no_queues() {
-        let ledger = ledger();
-        for _ in 0..200 {
-            let body = send(&ledger, 1, ANYONE);
-            ledger.receive(&ANY, &body);
-        }
-        assert_eq!((counted(&ledger), ledger.remainder()), ([0; 5], Remainder::default()));
-        assert_eq!((ledger.outstanding(), LedgerCounts::of(&ledger.counts.received)), (0, 200));
-    }
-
-    #[test]
-    fn every_fault_is_found() {
-        let ledger = ledger();
-        let bodies: Vec<_> = (0..4).map(|_| send(&ledger, 1, ANYONE)).collect();
-        ledger.receive(&ANY, &bodies[1]);
-        ledger.receive(&ANY, &bodies[1]);
-        assert_eq!(counted(&ledger), [1, 0, 0, 0, 0]);
-        ledger.receive(&ANY, &bodies[0]);
-        assert_eq!(counted(&ledger), [1, 1, 0, 0, 0], "number 0 after number 1");
-        let mut torn = bodies[2].clone();
-        torn[40] ^= 1;
-        ledger.receive(&ANY, &torn);
-        assert_eq!(counted(&ledger), [1, 1, 1, 0, 0]);
-        ledger.receive(&ANY, &body(1, 0, ANYONE, 99));
-        ledger.receive(&ANY, &body(99, 0, ANYONE, 0));
-        assert_eq!(counted(&ledger), [1, 1, 1, 2, 0]);
-        let other = send(&ledger, 2, 3);
-        ledger.receive(&ANY, &other);
-        ledger.receive(&ReadRequest { queue: Some(5), ..ANY }, &bodies[3]);
-        assert_eq!(counted(&ledger), [1, 1, 1, 2, 2]);
-        assert_eq!(ledger.remainder(), Remainder { lost: 1, ..Remainder::default() });
-    }
-
-    #[test]
-    fn order_is_checked_per_receiver() {
-        let ledger = ledger();
-        let bodies: Vec<_> = (0..3).map(|_| send(&ledger, 1, ANYONE)).collect();
-        ledger.receive(&ReadRequest { receiver: 1, ..ANY }, &bodies[2]);
-        ledger.receive(&ReadRequest { receiver: 2, ..ANY }, &bodies[0]);
-        ledger.receive(&ReadRequest { receiver: 2, ..ANY }, &bodies[1]);
-        assert_eq!(counted(&ledger), [0; 5]);
-    }
-
-    #[test]
-    fn a_pop_in_doubt_explains_only_messages_that_it_can_have_removed() {
-        let ledger = ledger();
-        (0..2).for_each(|_| drop(send(&ledger, 1, 3)));
-        send(&ledger, 1, ANYONE);
-        let remainder = |ledger: &Ledger| (ledger.remainder().lost, ledger.remainder().taken_in_doubt);
-        assert_eq!(remainder(&ledger), (3, 0));
-        ledger.record_pop_in_doubt(1, 3, 1);
-        assert_eq!(remainder(&ledger), (3, 0), "the pop in doubt was in another queue");
-        ledger.record_pop_in_doubt(0, 2, 1);
-        assert_eq!(remainder(&ledger), (2, 1), "receiver 2 may have popped a message for anyone");
-        ledger.record_pop_in_doubt(0, 3, 1);
-        assert_eq!(remainder(&ledger), (1, 2));
-        ledger.record_pop_in_doubt(0, 3, 1);
-        assert_eq!(remainder(&ledger), (0, 3));
-    }
-
-    #[test]
-    fn messages_in_doubt_may_arrive_late_and_are_not_lost() {
-        let ledger = ledger();
-        let number = ledger.issue(1, 0, ANYONE);
-        ledger.record_send_in_doubt(1, 0, number);
-        let second = send(&ledger, 1, ANYONE);
-        ledger.receive(&ANY, &second);
-        assert_eq!(ledger.remainder(), Remainder { sends_in_doubt: 1, ..Remainder::default() });
-        ledger.receive(&ANY, &body(1, 0, ANYONE, number));
-        assert_eq!((counted(&ledger), ledger.remainder()), ([0; 5], Remainder::default()));
-        assert_eq!(LedgerCounts::of(&ledger.counts.sends_in_doubt_arrived), 1);
-    }
-}
+mod tests;

@@ -17,13 +17,18 @@ pub enum MessageOperation {
     Pop,
     PopFrom,
     Waiting,
+    Receive,
+    /// The next three follow a receive, and are not drawn themselves.
+    Acknowledge,
+    Extend,
+    Nack,
     /// Not one request, but the five requests of D15 together.
     D15,
 }
 
 /// The number of operations.
 pub(crate) const OPERATIONS: usize = ALL.len();
-const ALL: [MessageOperation; 10] = [
+const ALL: [MessageOperation; 14] = [
     MessageOperation::Create,
     MessageOperation::Delete,
     MessageOperation::Send,
@@ -33,8 +38,14 @@ const ALL: [MessageOperation; 10] = [
     MessageOperation::Pop,
     MessageOperation::PopFrom,
     MessageOperation::Waiting,
+    MessageOperation::Receive,
+    MessageOperation::Acknowledge,
+    MessageOperation::Extend,
+    MessageOperation::Nack,
     MessageOperation::D15,
 ];
+/// The operations that can be drawn: those up to this number.
+const DRAWN: usize = 10;
 /// A larger weight is most likely a mistake.
 const WEIGHT_MAX: u32 = 1_000_000;
 
@@ -60,6 +71,10 @@ impl MessageOperation {
             MessageOperation::Pop => "pop",
             MessageOperation::PopFrom => "pop-from",
             MessageOperation::Waiting => "waiting",
+            MessageOperation::Receive => "receive",
+            MessageOperation::Acknowledge => "acknowledge",
+            MessageOperation::Extend => "extend",
+            MessageOperation::Nack => "nack",
             MessageOperation::D15 => "d15",
         }
     }
@@ -71,7 +86,10 @@ impl MessageOperation {
 
     /// The number in records; docs/record-format.md lists them all.
     pub(crate) fn record(self) -> u8 {
-        use MessageOperation::{Create, D15, Delete, Peek, PeekFrom, Pop, PopFrom, Send, SendTo, Waiting};
+        use MessageOperation::{
+            Acknowledge, Create, D15, Delete, Extend, Nack, Peek, PeekFrom, Pop, PopFrom, Receive, Send, SendTo,
+            Waiting,
+        };
         match self {
             Send | SendTo => 27,
             Pop | PopFrom => 28,
@@ -79,6 +97,10 @@ impl MessageOperation {
             Waiting => 30,
             Create => 31,
             Delete => 32,
+            Receive => 36,
+            Acknowledge => 37,
+            Extend => 38,
+            Nack => 39,
             D15 => 0,
         }
     }
@@ -90,12 +112,20 @@ impl MessageOperation {
 
     /// Whether it may find nothing.
     pub(crate) fn is_reading(self) -> bool {
-        use MessageOperation::{Delete, Peek, PeekFrom, Pop, PopFrom, Waiting};
-        matches!(self, Peek | PeekFrom | Pop | PopFrom | Waiting | Delete)
+        use MessageOperation::{Acknowledge, Delete, Extend, Nack, Peek, PeekFrom, Pop, PopFrom, Receive, Waiting};
+        matches!(self, Peek | PeekFrom | Pop | PopFrom | Waiting | Delete | Receive | Acknowledge | Extend | Nack)
     }
 }
 
 impl Mix {
+    /// Whether messages are received with leases.
+    pub(crate) fn is_leasing(&self) -> bool {
+        match self {
+            Mix::D15 => false,
+            Mix::Drawn(drawn) => drawn.iter().any(|(operation, _)| *operation == MessageOperation::Receive),
+        }
+    }
+
     /// Whether messages are sent to particular receivers.
     pub(crate) fn is_addressing(&self) -> bool {
         match self {
@@ -120,24 +150,33 @@ impl FromStr for Mix {
         if text == MessageOperation::D15.name() {
             return Ok(Mix::D15);
         }
-        let mut drawn: Vec<(MessageOperation, u32)> = Vec::new();
-        for part in text.split(',') {
-            let (name, weight) = part.split_once(':').unwrap_or((part, "1"));
-            let known = ALL.iter().filter(|operation| **operation != MessageOperation::D15);
-            let names = || known.clone().map(|operation| operation.name()).collect::<Vec<_>>().join(", ");
-            let operation = known
-                .clone()
-                .find(|operation| operation.name() == name)
-                .ok_or_else(|| format!("{name:?} is not an operation; give one of {}, or d15 alone", names()))?;
-            let weight = weight.parse().ok().filter(|weight| (1..=WEIGHT_MAX).contains(weight));
-            let weight = weight.ok_or_else(|| format!("{part:?}: a weight is a number from 1 to {WEIGHT_MAX}"))?;
-            if drawn.iter().any(|(other, _)| other == operation) {
-                return Err(format!("{name} is named twice"));
-            }
-            drawn.push((*operation, weight));
-        }
+        let known: Vec<_> = ALL[..DRAWN].iter().map(|operation| (*operation, operation.name())).collect();
+        let drawn = parse_weights(text, &known, ", or d15 alone")?;
         Ok(Mix::Drawn(drawn))
     }
+}
+
+/// Parses `NAME[:WEIGHT],...`.
+pub(super) fn parse_weights<T: Copy + PartialEq>(
+    text: &str,
+    known: &[(T, &str)],
+    other: &str,
+) -> Result<Vec<(T, u32)>, String> {
+    let mut drawn: Vec<(T, u32)> = Vec::new();
+    for part in text.split(',') {
+        let (name, weight) = part.split_once(':').unwrap_or((part, "1"));
+        let names = || known.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(", ");
+        let found = known.iter().find(|(_, known)| *known == name);
+        let (found, _) =
+            found.ok_or_else(|| format!("{name:?} is not an operation; give one of {}{other}", names()))?;
+        let weight = weight.parse().ok().filter(|weight| (1..=WEIGHT_MAX).contains(weight));
+        let weight = weight.ok_or_else(|| format!("{part:?}: a weight is a number from 1 to {WEIGHT_MAX}"))?;
+        if drawn.iter().any(|(other, _)| other == found) {
+            return Err(format!("{name} is named twice"));
+        }
+        drawn.push((*found, weight));
+    }
+    Ok(drawn)
 }
 
 impl fmt::Display for Mix {
@@ -173,6 +212,7 @@ mod tests {
             ("send:0", "a weight is"),
             ("send:-1", "a weight is"),
             ("pop:1,pop:2", "pop is named twice"),
+            ("acknowledge", "\"acknowledge\" is not an operation"),
         ] {
             let line = text.parse::<Mix>().unwrap_err();
             assert!(line.contains(expected) && !line.contains('\n'), "{text}: {line}");

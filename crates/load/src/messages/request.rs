@@ -3,6 +3,7 @@
 
 use super::body::{self, ANYONE, Label};
 use super::context::MessagesContext;
+use super::http::LeaseToken;
 use super::mix::MessageOperation;
 
 /// A request.
@@ -24,6 +25,14 @@ pub(crate) enum MessageRequest {
     PopFrom { queue: u32, sender: u32 },
     /// Lists the queues with messages for the client.
     Waiting,
+    /// Receives the oldest message of a queue with a lease.
+    Receive { queue: u32 },
+    /// Acknowledges a message.
+    Acknowledge { lease: LeaseToken },
+    /// Extends a lease.
+    Extend { lease: LeaseToken },
+    /// Returns a message.
+    Nack { lease: LeaseToken },
 }
 
 /// Writes requests of a client to a service.
@@ -48,6 +57,10 @@ impl MessageRequest {
             MessageRequest::Pop { .. } => MessageOperation::Pop,
             MessageRequest::PopFrom { .. } => MessageOperation::PopFrom,
             MessageRequest::Waiting => MessageOperation::Waiting,
+            MessageRequest::Receive { .. } => MessageOperation::Receive,
+            MessageRequest::Acknowledge { .. } => MessageOperation::Acknowledge,
+            MessageRequest::Extend { .. } => MessageOperation::Extend,
+            MessageRequest::Nack { .. } => MessageOperation::Nack,
         }
     }
 }
@@ -82,8 +95,27 @@ impl RequestWriter<'_> {
                 number(self.client, out);
                 out.extend_from_slice(b"/queues");
             }
+            MessageRequest::Receive { queue } => {
+                self.queue(b"POST", queue, b"/messages:receive?for=c", out);
+                number(self.client, out);
+                self.lease_time(b'&', out);
+            }
+            MessageRequest::Acknowledge { lease } => on_lease(&lease, b"acknowledge", out),
+            MessageRequest::Extend { lease } => {
+                on_lease(&lease, b"extend", out);
+                self.lease_time(b'?', out);
+            }
+            MessageRequest::Nack { lease } => on_lease(&lease, b"nack", out),
         }
         self.headers(0, out);
+    }
+
+    /// The visibility timeout as a parameter.
+    fn lease_time(&self, separator: u8, out: &mut Vec<u8>) {
+        out.push(separator);
+        out.extend_from_slice(b"lease=");
+        out.extend_from_slice(itoa::Buffer::new().format(self.context.config.lease.as_millis()).as_bytes());
+        out.extend_from_slice(b"ms");
     }
 
     fn send(&self, label: &Label, size_bytes: usize, out: &mut Vec<u8>) {
@@ -105,8 +137,9 @@ impl RequestWriter<'_> {
     }
 
     /// Appends a request with a JSON document.
-    pub(crate) fn document(&self, path: &str, document: &str, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"POST ");
+    pub(crate) fn document(&self, method: &str, path: &str, document: &str, out: &mut Vec<u8>) {
+        out.extend_from_slice(method.as_bytes());
+        out.push(b' ');
         out.extend_from_slice(path.as_bytes());
         self.headers(document.len(), out);
         out.extend_from_slice(document.as_bytes());
@@ -150,6 +183,12 @@ fn number(number: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
+fn on_lease(lease: &LeaseToken, action: &[u8], out: &mut Vec<u8>) {
+    for part in [b"POST /v1/leases/".as_slice(), lease.bytes(), b"/", action] {
+        out.extend_from_slice(part);
+    }
+}
+
 fn from(sender: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(b"&from=c");
     number(sender, out);
@@ -180,6 +219,7 @@ mod tests {
     #[test]
     fn every_request_has_the_expected_bytes() {
         let context = context(&[]);
+        let lease = LeaseToken::new("0a").unwrap();
         let rest = " HTTP/1.1\r\nHost: h:1\r\nWaystage-Sender: c3\r\nContent-Length: 0\r\n\r\n";
         for (request, line) in [
             (MessageRequest::Create { number: 0 }, "PUT /v1/queues/qown-3-0"),
@@ -189,6 +229,10 @@ mod tests {
             (MessageRequest::Pop { queue: 9 }, "POST /v1/queues/q9/messages:pop?for=c3"),
             (MessageRequest::PopFrom { queue: 0, sender: 2 }, "POST /v1/queues/q0/messages:pop?for=c3&from=c2"),
             (MessageRequest::Waiting, "GET /v1/receivers/c3/queues"),
+            (MessageRequest::Receive { queue: 1 }, "POST /v1/queues/q1/messages:receive?for=c3&lease=30000ms"),
+            (MessageRequest::Acknowledge { lease }, "POST /v1/leases/0a/acknowledge"),
+            (MessageRequest::Extend { lease }, "POST /v1/leases/0a/extend?lease=30000ms"),
+            (MessageRequest::Nack { lease }, "POST /v1/leases/0a/nack"),
         ] {
             assert_eq!(written(&context, &request), format!("{line}{rest}"));
         }

@@ -80,11 +80,22 @@ fn create_all(
     progress: &mut ProgressReporter<'_>,
 ) -> Result<(), LoadError> {
     let all = context.queues.len() as u64;
-    for (done, queue) in (0..).zip(&context.queues) {
+    let dead = context.dead_letter_queue();
+    let settings = dead.as_ref().zip(context.config.attempts);
+    let settings =
+        settings.map(|(dead, attempts)| format!("{{\"attempts\":{attempts},\"dead_letter_queue\":\"{dead}\"}}"));
+    // The queues refer to the dead-letter queue, so it comes first.
+    let settings_of = |queue: &String| settings.clone().filter(|_| Some(queue) != dead.as_ref());
+    for (done, queue) in (0..).zip(dead.iter().chain(&context.queues)) {
         go_on(stop)?;
+        let settings = settings_of(queue);
         progress.report("create queues", done, all);
         let path = format!("/v1/queues/{queue}");
-        match connection.send(0, |writer, out| writer.plain("PUT", &path, out)) {
+        let answer = connection.send(0, |writer, out| match &settings {
+            Some(settings) => writer.document("PUT", &path, settings, out),
+            None => writer.plain("PUT", &path, out),
+        });
+        match answer {
             Answer::Reply(201 | 204, _) => {}
             answer => return Err(LoadError::Queues(failure(connection, &answer, &format!("queue {queue}")))),
         }
@@ -125,7 +136,7 @@ fn prefill(
         }
         document += "]}";
         let path = format!("/v1/queues/{}/messages:batch", context.queues[queue]);
-        match connection.send(sender, |writer, out| writer.document(&path, &document, out)) {
+        match connection.send(sender, |writer, out| writer.document("POST", &path, &document, out)) {
             Answer::Reply(201, _) => {}
             answer => return Err(LoadError::Queues(failure(connection, &answer, "the prefill"))),
         }
@@ -143,7 +154,7 @@ fn prefill(
 /// Which queue could not be deleted, in one line.
 fn delete(context: &MessagesContext, addresses: &[SocketAddr], own: &[String]) -> Result<(), String> {
     let mut connection = SetupConnection::new(context, addresses, DELETE_TIMEOUT);
-    for queue in context.queues.iter().chain(own) {
+    for queue in context.queues.iter().chain(&context.dead_letter_queue()).chain(own) {
         let path = format!("/v1/queues/{queue}");
         let mut tries = 0;
         loop {

@@ -28,6 +28,8 @@ struct Mark {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     InFlight,
+    /// In flight, and already received with a lease.
+    Seen,
     Acknowledged,
     InDoubt,
 }
@@ -49,6 +51,7 @@ pub(crate) enum Receipt {
 /// A message that was sent, or may have been, and has not been received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Left {
+    pub(crate) number: u32,
     /// Its receiver, or [`ANYONE`].
     pub(crate) receiver: u32,
     /// Whether the outcome of its send is unknown.
@@ -79,8 +82,17 @@ impl Stream {
         }
     }
 
+    /// Whether the message was received with a lease while its send was in flight.
+    fn is_seen(&self, number: u32) -> bool {
+        self.marks.get(&number).is_some_and(|mark| mark.state == State::Seen)
+    }
+
     /// Records that the send was refused. Returns false if the message has been received nevertheless.
     pub(crate) fn refuse(&mut self, number: u32) -> bool {
+        if self.is_seen(number) {
+            self.acknowledge(number);
+            return false;
+        }
         self.marks.remove(&number);
         let is_waiting = self.is_waiting(number);
         if is_waiting {
@@ -95,6 +107,10 @@ impl Stream {
 
     /// Records that the outcome of the send is unknown. Returns true if the message has already been received.
     pub(crate) fn mark_in_doubt(&mut self, number: u32) -> bool {
+        if self.is_seen(number) {
+            self.acknowledge(number);
+            return true;
+        }
         if self.is_waiting(number) {
             self.marks.entry(number).and_modify(|mark| mark.state = State::InDoubt);
             false
@@ -102,6 +118,23 @@ impl Stream {
             self.marks.remove(&number);
             true
         }
+    }
+
+    /// Records that a message was received with a lease. It exists for certain, and stays until it is removed.
+    pub(crate) fn lease(&mut self, number: u32) -> Receipt {
+        if number >= self.next {
+            return Receipt::Unknown;
+        }
+        if !self.is_waiting(number) {
+            return Receipt::Again;
+        }
+        let state = self.marks.get(&number).map(|mark| mark.state);
+        if state == Some(State::InFlight) {
+            self.marks.entry(number).and_modify(|mark| mark.state = State::Seen);
+        } else if state == Some(State::InDoubt) {
+            self.acknowledge(number);
+        }
+        Receipt::First { was_in_doubt: state == Some(State::InDoubt) }
     }
 
     /// Records that a message was received and removed.
@@ -115,7 +148,7 @@ impl Stream {
         self.set(number, false);
         match self.marks.get(&number).map(|mark| mark.state) {
             // Its acknowledgement has not arrived yet.
-            Some(State::InFlight) => Receipt::First { was_in_doubt: false },
+            Some(State::InFlight | State::Seen) => Receipt::First { was_in_doubt: false },
             Some(state) => {
                 self.marks.remove(&number);
                 Receipt::First { was_in_doubt: state == State::InDoubt }
@@ -131,8 +164,11 @@ impl Stream {
             (0..WORD_BITS).filter(move |bit| word >> bit & 1 == 1).map(move |bit| first + bit)
         });
         numbers.map(|number| match self.marks.get(&number) {
-            None => Left { receiver: ANYONE, is_in_doubt: false },
-            Some(mark) => Left { receiver: mark.receiver, is_in_doubt: mark.state != State::Acknowledged },
+            None => Left { number, receiver: ANYONE, is_in_doubt: false },
+            Some(mark) => {
+                let is_in_doubt = !matches!(mark.state, State::Acknowledged | State::Seen);
+                Left { number, receiver: mark.receiver, is_in_doubt }
+            }
         })
     }
 
@@ -206,6 +242,23 @@ mod tests {
         assert_eq!(stream.receive(number), FIRST);
         assert!(stream.mark_in_doubt(number));
         assert!(stream.marks.is_empty());
+    }
+
+    #[test]
+    fn a_leased_message_exists_and_stays() {
+        let mut stream = Stream::default();
+        for number in 0..3 {
+            assert_eq!(stream.issue(ANYONE), number);
+            if number != 1 {
+                assert_eq!(stream.lease(number), FIRST);
+            }
+        }
+        assert!(!stream.refuse(0), "it was refused and done");
+        assert!(!stream.mark_in_doubt(1));
+        assert_eq!(stream.lease(1), Receipt::First { was_in_doubt: true });
+        assert!(stream.mark_in_doubt(2), "it has arrived");
+        assert_eq!(left(&stream), [(ANYONE, false); 3]);
+        assert_eq!((stream.receive(0), stream.lease(0), stream.lease(9)), (FIRST, Receipt::Again, Receipt::Unknown));
     }
 
     #[test]

@@ -29,6 +29,24 @@ pub struct MessagesSummary {
     pub pops_in_doubt: u64,
     pub taken_in_doubt: u64,
     pub unread: u64,
+    #[serde(default)]
+    pub leased: u64,
+    #[serde(default)]
+    pub redelivered: u64,
+    #[serde(default)]
+    pub dead_lettered: u64,
+    #[serde(default)]
+    pub delivered_while_leased: u64,
+    #[serde(default)]
+    pub ended_early: u64,
+    #[serde(default)]
+    pub held_too_long: u64,
+    #[serde(default)]
+    pub held_longest_ms: u64,
+    #[serde(default)]
+    pub receives_in_doubt: u64,
+    #[serde(default)]
+    pub acknowledged_in_doubt: u64,
 }
 
 impl MessagesSummary {
@@ -49,6 +67,7 @@ impl MessagesSummary {
             order_promised: context.is_order_promised(),
             taken_in_doubt: remainder.taken_in_doubt,
             unread,
+            acknowledged_in_doubt: remainder.acknowledged_in_doubt,
             ..MessagesSummary::counted(ledger)
         }
     }
@@ -69,6 +88,14 @@ impl MessagesSummary {
             sends_in_doubt: LedgerCounts::of(&counts.sends_in_doubt),
             sends_in_doubt_arrived: LedgerCounts::of(&counts.sends_in_doubt_arrived),
             pops_in_doubt: LedgerCounts::of(&counts.pops_in_doubt),
+            leased: LedgerCounts::of(&counts.leased),
+            redelivered: LedgerCounts::of(&counts.redelivered),
+            dead_lettered: LedgerCounts::of(&counts.dead_lettered),
+            delivered_while_leased: LedgerCounts::of(&counts.delivered_while_leased),
+            ended_early: LedgerCounts::of(&counts.ended_early),
+            held_too_long: LedgerCounts::of(&counts.held_too_long),
+            receives_in_doubt: LedgerCounts::of(&counts.receives_in_doubt),
+            held_longest_ms: counts.held_longest_ms(),
             ..MessagesSummary::default()
         }
     }
@@ -97,9 +124,18 @@ impl MessagesSummary {
             (&mut self.pops_in_doubt, other.pops_in_doubt),
             (&mut self.taken_in_doubt, other.taken_in_doubt),
             (&mut self.unread, other.unread),
+            (&mut self.leased, other.leased),
+            (&mut self.redelivered, other.redelivered),
+            (&mut self.dead_lettered, other.dead_lettered),
+            (&mut self.delivered_while_leased, other.delivered_while_leased),
+            (&mut self.ended_early, other.ended_early),
+            (&mut self.held_too_long, other.held_too_long),
+            (&mut self.receives_in_doubt, other.receives_in_doubt),
+            (&mut self.acknowledged_in_doubt, other.acknowledged_in_doubt),
         ] {
             *own += other;
         }
+        self.held_longest_ms = self.held_longest_ms.max(other.held_longest_ms);
     }
 
     /// The reasons that make the run invalid, one line each.
@@ -115,6 +151,12 @@ impl MessagesSummary {
                 "were not sent in this run; if the queues are shared, give this run a --queue-prefix of its own",
             ),
             (self.misdelivered, "have another receiver, queue or sender than requested"),
+            (self.delivered_while_leased, "were delivered under two valid leases"),
+            (self.ended_early, "had a lease that ended early"),
+            (
+                self.held_too_long,
+                "were held too long after their lease or an outage; --redelivery-time is the longest that is allowed",
+            ),
             (self.refused_and_done, "were delivered although their send was refused"),
             (
                 self.unread,
@@ -143,8 +185,14 @@ impl MessagesSummary {
                 self.sends_in_doubt, self.sends_in_doubt_arrived, self.pops_in_doubt, self.taken_in_doubt
             )
         });
+        let lease_doubt = (self.receives_in_doubt + self.acknowledged_in_doubt > 0).then(|| {
+            format!(
+                "in doubt: {} receives, and {} messages that were not received again after an acknowledgement in doubt",
+                self.receives_in_doubt, self.acknowledged_in_doubt
+            )
+        });
         let unverified = (!self.verified).then(|| "messages were not verified (--no-verify)".to_owned());
-        [overtaken, doubt, unverified].into_iter().flatten().collect()
+        [overtaken, doubt, lease_doubt, unverified].into_iter().flatten().collect()
     }
 
     /// The result as text.
@@ -174,6 +222,22 @@ impl MessagesSummary {
             "in doubt: {} sends ({} arrived), {} pops (which may have removed {}); {} requests refused",
             self.sends_in_doubt, self.sends_in_doubt_arrived, self.pops_in_doubt, self.taken_in_doubt, self.refused
         );
+        if self.leased > 0 {
+            let _ = writeln!(
+                text,
+                "leases: {} deliveries ({} again), dead letters {}, delivered while leased {}, ended early {}, held too long {} \
+                 (longest {} ms), in doubt: {} receives, {} acknowledged",
+                self.leased,
+                self.redelivered,
+                self.dead_lettered,
+                self.delivered_while_leased,
+                self.ended_early,
+                self.held_too_long,
+                self.held_longest_ms,
+                self.receives_in_doubt,
+                self.acknowledged_in_doubt
+            );
+        }
         text
     }
 }

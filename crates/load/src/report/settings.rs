@@ -55,7 +55,7 @@ pub struct Settings {
 }
 
 /// The settings of a run with messages.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "docs/load-summary.md describes every key")]
 pub struct MessageSettings {
     pub operations: String,
@@ -65,6 +65,18 @@ pub struct MessageSettings {
     pub keep: bool,
     pub verify: bool,
     pub tokens: usize,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leases: Option<LeaseSettings>,
+}
+
+/// The settings of receives.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "docs/load-summary.md describes every key")]
+pub struct LeaseSettings {
+    pub lease_s: f64,
+    pub after_receive: String,
+    pub redelivery_time_s: f64,
+    pub attempts: Option<u32>,
 }
 
 impl Settings {
@@ -143,6 +155,12 @@ impl MessageSettings {
             keep: messages.keep,
             verify: messages.verify,
             tokens: messages.tokens.len(),
+            leases: messages.mix.is_leasing().then(|| LeaseSettings {
+                lease_s: messages.lease.as_secs_f64(),
+                after_receive: messages.after_receive.to_string(),
+                redelivery_time_s: messages.redelivery_time.as_secs_f64(),
+                attempts: messages.attempts,
+            }),
         }
     }
 }

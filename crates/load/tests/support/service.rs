@@ -4,12 +4,14 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use clock::{Clock, Nanos};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 /// The fault in one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +43,12 @@ pub enum Fault {
     Misdeliver,
     /// Pop: returns a message that was never sent.
     Invent,
+    /// Receive: returns a message although a lease on it is valid.
+    LeaseAgain,
+    /// Acknowledgement: succeeds, and the message stays.
+    Keep,
+    /// Receive: hides the message for this many milliseconds more than its lease.
+    Hide(u64),
 }
 
 /// A request as the script sees it.
@@ -52,11 +60,21 @@ pub struct Seen {
     /// The number of earlier requests of this kind, over all connections.
     pub sends: u64,
     pub pops: u64,
+    pub receives: u64,
+    pub acknowledgements: u64,
 }
 
 impl Seen {
+    pub fn is_receive(&self) -> bool {
+        self.path.contains("messages:receive")
+    }
+
+    pub fn is_acknowledgement(&self) -> bool {
+        self.path.ends_with("/acknowledge")
+    }
+
     pub fn is_send(&self) -> bool {
-        self.method == "POST" && self.path.contains("/messages") && !self.is_pop()
+        self.method == "POST" && self.path.contains("/messages") && !self.is_pop() && !self.is_receive()
     }
 
     /// A pop of a single message, which the drain does not use.
@@ -90,6 +108,10 @@ struct Message {
     sender: String,
     receiver: Option<String>,
     body: Vec<u8>,
+    id: u64,
+    attempt: u32,
+    /// It is invisible until then, under this token.
+    lease: Option<(Nanos, String)>,
 }
 
 type Queues = BTreeMap<String, VecDeque<Message>>;
@@ -109,6 +131,8 @@ struct Shared {
     streams: Mutex<Vec<TcpStream>>,
     sends: AtomicU64,
     pops: AtomicU64,
+    receives: AtomicU64,
+    acknowledgements: AtomicU64,
     connections: AtomicU64,
     stopped: AtomicBool,
 }
@@ -124,6 +148,8 @@ impl TinyService {
             streams: Mutex::default(),
             sends: AtomicU64::new(0),
             pops: AtomicU64::new(0),
+            receives: AtomicU64::new(0),
+            acknowledgements: AtomicU64::new(0),
             connections: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
         });
@@ -226,12 +252,14 @@ impl Shared {
             headers += &header;
         }
         self.requests_seen.lock().unwrap().push(format!("{method} {path}"));
-        let mut seen = Seen { method, path, headers, sends: 0, pops: 0 };
+        let mut seen = Seen { method, path, headers, sends: 0, pops: 0, receives: 0, acknowledgements: 0 };
         let bytes = seen.header("content-length").unwrap_or("0").parse().unwrap();
         let mut body = vec![0; bytes];
         reader.read_exact(&mut body).ok()?;
         let count = |counter: &AtomicU64, is: bool| counter.fetch_add(u64::from(is), Ordering::Relaxed);
         (seen.sends, seen.pops) = (count(&self.sends, seen.is_send()), count(&self.pops, seen.is_pop()));
+        seen.receives = count(&self.receives, seen.is_receive());
+        seen.acknowledgements = count(&self.acknowledgements, seen.is_acknowledgement());
         Some((seen, body))
     }
 
@@ -243,6 +271,12 @@ impl Shared {
             Fault::Chunked => "Transfer-Encoding: chunked\r\n",
             _ => "",
         };
+        if seen.path.starts_with("/v1/leases/") {
+            return respond(on_lease(&mut queues, seen, fault), extra, b"");
+        }
+        if let (true, Some(messages)) = (seen.is_receive(), queues.get_mut(&name)) {
+            return receive(messages, seen, fault);
+        }
         let (status, body) = match (seen.method.as_str(), queues.get_mut(&name)) {
             ("PUT", there) => {
                 let status = if there.is_some() { 204 } else { 201 };
@@ -298,13 +332,59 @@ fn send(messages: &mut VecDeque<Message>, seen: &Seen, body: &[u8], fault: Fault
         bodies = document["messages"].as_array().unwrap().iter().map(decode).collect();
     }
     for body in bodies.into_iter().filter(|_| fault != Fault::Lose) {
-        let message = Message { sender: sender.clone(), receiver: receiver.clone(), body };
+        let id = 1 + messages.back().map_or(0, |last| last.id);
+        let (sender, receiver) = (sender.clone(), receiver.clone());
+        let message = Message { sender, receiver, body, id, attempt: 0, lease: None };
         if fault == Fault::Double {
             messages.push_back(message.clone());
         }
         messages.push_back(message);
     }
     (201, b"{\"id\": 7}".to_vec())
+}
+
+fn now() -> Nanos {
+    Clock::monotonic().now()
+}
+
+/// The time of a lease: `lease=300ms`.
+fn lease_time(seen: &Seen) -> Duration {
+    Duration::from_millis(seen.parameter("lease").unwrap().trim_end_matches("ms").parse().unwrap())
+}
+
+fn receive(messages: &mut VecDeque<Message>, seen: &Seen, fault: Fault) -> Vec<u8> {
+    let found = messages.iter_mut().find(|message| match fault {
+        Fault::LeaseAgain => message.lease.as_ref().is_some_and(|(end, _)| *end > now()),
+        _ => is_wanted(message, seen),
+    });
+    let Some(message) = found else { return respond(204, "", b"") };
+    message.attempt += 1;
+    let token = format!("{}-{}-{}", seen.queue(), message.id, message.attempt);
+    let more = if let Fault::Hide(ms) = fault { Duration::from_millis(ms) } else { Duration::ZERO };
+    message.lease = Some((now() + lease_time(seen) + more, token.clone()));
+    let extra = format!(
+        "Waystage-Lease-Token: {token}\r\nWaystage-Message: {}\r\nWaystage-Attempt: {}\r\n",
+        message.id, message.attempt
+    );
+    respond(200, &extra, &message.body)
+}
+
+/// Acknowledges, extends or nacks, and returns the status.
+fn on_lease(queues: &mut Queues, seen: &Seen, fault: Fault) -> u16 {
+    let token = seen.path.split(['/', '?']).nth(3).unwrap_or_default();
+    let is_it = |message: &Message| message.lease.as_ref().is_some_and(|(_, own)| own == token);
+    for messages in queues.values_mut() {
+        let Some(at) = messages.iter().position(is_it) else { continue };
+        if seen.is_acknowledgement() && fault != Fault::Keep {
+            messages.remove(at);
+        } else if seen.path.contains("/extend") {
+            messages[at].lease = Some((now() + lease_time(seen), token.to_owned()));
+        } else {
+            messages[at].lease = None;
+        }
+        return 204;
+    }
+    410
 }
 
 fn pop(messages: &mut VecDeque<Message>, seen: &Seen, fault: Fault) -> (u16, Vec<u8>) {
@@ -323,7 +403,8 @@ fn pop(messages: &mut VecDeque<Message>, seen: &Seen, fault: Fault) -> (u16, Vec
 
 fn is_wanted(message: &Message, seen: &Seen) -> bool {
     let is_mine = message.receiver.is_none() || message.receiver == seen.parameter("for");
-    is_mine && seen.parameter("from").is_none_or(|sender| sender == message.sender)
+    let is_visible = message.lease.as_ref().is_none_or(|(end, _)| *end <= now());
+    is_mine && is_visible && seen.parameter("from").is_none_or(|sender| sender == message.sender)
 }
 
 fn respond(status: u16, extra: &str, body: &[u8]) -> Vec<u8> {

@@ -25,7 +25,7 @@ pub(crate) struct ControlArguments {
 }
 
 /// Arguments that an agent receives unchanged.
-const UNCHANGED: [&str; 28] = [
+const UNCHANGED: [&str; 32] = [
     "spin",
     "servers",
     "distribution",
@@ -54,6 +54,10 @@ const UNCHANGED: [&str; 28] = [
     "no_verify",
     "any_order",
     "drain_time",
+    "lease",
+    "after_receive",
+    "redelivery_time",
+    "attempts",
 ];
 /// Arguments of which each agent receives its share.
 const DIVIDED: [&str; 7] = ["rate", "clients", "requests", "seed", "key_minimum", "key_maximum", "no_prefill"];

@@ -1,7 +1,7 @@
 //! The arguments of a run against a message service.
 
 use clap::Args;
-use load::{MessagesConfig, Mix};
+use load::{AfterReceive, MessagesConfig, Mix};
 use quantity::duration;
 use std::fs;
 use std::path::PathBuf;
@@ -9,6 +9,10 @@ use std::time::Duration;
 
 /// The default number of queues.
 const QUEUES: usize = 10;
+/// The default visibility timeout.
+const LEASE: Duration = Duration::from_secs(30);
+/// docs/messages-operation.md promises redelivery within this time after an outage.
+const REDELIVERY_TIME: Duration = Duration::from_secs(10);
 
 /// The message service and the operations on it.
 #[derive(Clone, Debug, Args)]
@@ -19,7 +23,7 @@ pub(crate) struct MessageArguments {
         conflicts_with_all = ["servers", "distribution", "protocol", "ratio", "key_size", "key_pattern", "key_prefix",
             "multi_key_get", "pipeline", "noreply", "trace", "expect_hit_ratio"])]
     pub(crate) messages: Vec<String>,
-    /// The operations and their weights: create, delete, send, send-to, peek, peek-from, pop, pop-from and waiting; or
+    /// The operations and their weights: create, delete, send, send-to, peek, peek-from, pop, pop-from, waiting and receive; or
     /// d15, a published load whose operations have five requests each (docs/load-messages.md) [default:
     /// send:1,pop:1].
     #[arg(long, value_name = "NAME:WEIGHT,...|d15", requires = "messages")]
@@ -46,6 +50,20 @@ pub(crate) struct MessageArguments {
     /// Read the messages that are left after the run for at most this time.
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration, requires = "messages")]
     drain_time: Duration,
+    /// The visibility timeout of messages that the operation receive returns [default: 30s].
+    #[arg(long, value_name = "TIME", value_parser = duration, requires = "messages")]
+    lease: Option<Duration>,
+    /// What a client does with a received message, drawn with these weights: acknowledge, extend (and draw again),
+    /// nack, or abandon, so that the lease ends [default: acknowledge:1].
+    #[arg(long, value_name = "NAME:WEIGHT,...", requires = "messages")]
+    after_receive: Option<AfterReceive>,
+    /// How long a message may stay invisible after its lease has ended, or after an outage of the database
+    /// [default: 10s].
+    #[arg(long, value_name = "TIME", value_parser = duration, requires = "messages")]
+    redelivery_time: Option<Duration>,
+    /// Create the queues with a dead-letter queue, to which messages move after this number of attempts.
+    #[arg(long, value_name = "N", requires = "messages")]
+    attempts: Option<u32>,
     /// A file with one bearer token per line. Client i uses token i, modulo the number of tokens.
     #[arg(long, value_name = "FILE", requires = "messages")]
     token_file: Option<PathBuf>,
@@ -63,6 +81,10 @@ impl MessageArguments {
             verify: !self.no_verify,
             any_order: self.any_order,
             drain: self.drain_time,
+            lease: self.lease.unwrap_or(LEASE),
+            after_receive: self.after_receive.clone().unwrap_or_default(),
+            redelivery_time: self.redelivery_time.unwrap_or(REDELIVERY_TIME),
+            attempts: self.attempts,
             tokens: Vec::new(),
         })
     }
@@ -81,6 +103,10 @@ impl MessageArguments {
             (self.keep, "--keep"),
             (self.no_verify, "--no-verify"),
             (self.any_order, "--any-order"),
+            (self.lease.is_some(), "--lease"),
+            (self.after_receive.is_some(), "--after-receive"),
+            (self.redelivery_time.is_some(), "--redelivery-time"),
+            (self.attempts.is_some(), "--attempts"),
             (self.token_file.is_some(), "--token-file"),
         ];
         match given.into_iter().find(|(is_given, _)| *is_given && self.messages.is_empty()) {

@@ -1,5 +1,6 @@
 //! Requests and responses without a service.
 
+use super::failures::problem;
 use super::*;
 use crate::config::Config;
 use crate::config::messages::MessagesConfig;
@@ -14,14 +15,14 @@ fn context(operations: &str) -> MessagesContext {
 }
 
 fn response(status: u16, body: &[u8]) -> Response<'_> {
-    Response { status, body, consumed: 0, closes: false, retry_after: None }
+    Response { status, body, consumed: 0, closes: false, retry_after: None, lease_token: None, id: None, attempt: None }
 }
 
 #[test]
 fn operations_follow_their_weights() {
     let context = context("send:3,pop:1");
     let mut conversation = Conversation::new(&context, 0);
-    let sends = (0..10_000).filter(|_| conversation.choose(0) == MessageOperation::Send).count();
+    let sends = (0..10_000).filter(|_| conversation.choose(0, clock::Nanos(1)) == MessageOperation::Send).count();
     assert!((7_300..7_700).contains(&sends), "{sends} sends of 10000 at 3:1");
 }
 
@@ -50,13 +51,13 @@ fn the_five_requests_are_sent_in_turn_and_end_together() {
     for operation in 0..2 {
         let mut request = Vec::new();
         for step in 0..5 {
-            request.push(conversation.choose(1).name());
+            request.push(conversation.choose(1, clock::Nanos(1)).name());
             let replied = match step {
                 0 => response(201, b"{}"),
                 1 => response(200, b"{\"queues\":[\"q-4\"]}"),
                 _ => response(204, b""),
             };
-            let matched = conversation.match_response(1, &replied).unwrap();
+            let matched = conversation.match_response(1, &replied, clock::Nanos(2)).unwrap();
             let part = EndedRequest {
                 operation: Operation::Get,
                 intended: clock::Nanos(100 * step),
@@ -87,10 +88,10 @@ fn the_five_requests_are_sent_in_turn_and_end_together() {
 fn a_response_that_matches_no_request_is_not_a_reply() {
     let context = context("send");
     let mut conversation = Conversation::new(&context, 0);
-    conversation.choose(0);
-    assert!(conversation.match_response(0, &response(200, b"")).is_none());
-    assert!(conversation.match_response(0, &response(201, b"")).is_some());
-    assert!(conversation.match_response(0, &response(201, b"")).is_none(), "nothing is in flight");
+    conversation.choose(0, clock::Nanos(1));
+    assert!(conversation.match_response(0, &response(200, b""), clock::Nanos(2)).is_none());
+    assert!(conversation.match_response(0, &response(201, b""), clock::Nanos(2)).is_some());
+    assert!(conversation.match_response(0, &response(201, b""), clock::Nanos(2)).is_none(), "nothing is in flight");
 }
 
 #[test]
@@ -105,8 +106,14 @@ fn errors_of_other_programs_leave_doubt() {
         (404, "urn:waystage:problem:unknown-queue", 1),
         (503, "urn:waystage:problem:in-doubt", 2),
     ] {
-        conversation.choose(0);
-        assert!(conversation.match_response(0, &response(status, body.as_bytes())).unwrap().error.is_some());
+        conversation.choose(0, clock::Nanos(1));
+        assert!(
+            conversation
+                .match_response(0, &response(status, body.as_bytes()), clock::Nanos(2))
+                .unwrap()
+                .error
+                .is_some()
+        );
         assert_eq!(ledger.remainder().sends_in_doubt, doubtful, "{status} {body}");
     }
     assert_eq!(ledger.outstanding(), 0);
