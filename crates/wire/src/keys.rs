@@ -28,6 +28,12 @@ impl<'a> Keys<'a> {
         self.iter().count()
     }
 
+    /// Whether there are more keys than this.
+    pub fn are_more_than(&self, count: usize) -> bool {
+        // A key and the space after it take two bytes at least, so the length alone decides in most cases.
+        self.bytes.len() / 2 >= count && self.iter().nth(count).is_some()
+    }
+
     /// The first `count` keys, and the others.
     pub fn split(&self, count: usize) -> (Keys<'a>, Keys<'a>) {
         let mut words = Words::new(self.bytes);
@@ -96,6 +102,10 @@ mod tests {
         assert_ne!(keys, Keys::new(b"a bb"));
         let (first, rest) = keys.split(2);
         assert_eq!((first, rest), (Keys::new(b"a bb"), Keys::new(b"a")));
+        for (text, count) in [("", 0), ("a", 1), ("a b", 2), ("a b c ", 3), ("aaaaaaaa b", 2)] {
+            let more = (0..6).map(|least| Keys::new(text.as_bytes()).are_more_than(least));
+            assert_eq!(more.collect::<Vec<_>>(), (0..6).map(|least| count > least).collect::<Vec<_>>(), "{text:?}");
+        }
         assert_eq!((keys.split(5).0, keys.split(5).1.count()), (keys, 0));
         assert_eq!((Keys::new(b" ").count(), Keys::new(b" ").first()), (0, None));
     }

@@ -26,8 +26,13 @@ impl Limits {
     ///
     /// memcached ends a line at the first NUL. It would see a shorter key, and would parse the bytes after the NUL as commands.
     pub(crate) fn allow_key(&self, key: &[u8]) -> bool {
-        key.len() <= self.key_bytes && memchr(0, key).is_none()
+        key.len() <= self.key_bytes && !has_nul(key)
     }
+}
+
+/// Whether one of these bytes is a NUL.
+pub(crate) fn has_nul(bytes: &[u8]) -> bool {
+    memchr(0, bytes).is_some()
 }
 
 impl Default for Limits {

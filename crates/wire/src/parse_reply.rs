@@ -4,7 +4,7 @@
 use crate::limits::Limits;
 use crate::number::{parse_digits, parse_u32, parse_u64};
 use crate::reply::{MetaCode, Reply, Value};
-use crate::words::{Words, trim_end_spaces};
+use crate::words::{Words, find_space, trim_end_spaces};
 use memchr::memchr;
 
 /// The result of parsing the bytes received so far.
@@ -165,6 +165,6 @@ fn parse_text_line(line: &[u8]) -> Result<Reply<'_>, ReplyError> {
 
 /// The text before and after the first space.
 fn split_word(line: &[u8]) -> (&[u8], &[u8]) {
-    let (word, rest) = line.split_at(memchr(b' ', line).unwrap_or(line.len()));
+    let (word, rest) = line.split_at(find_space(line).unwrap_or(line.len()));
     (word, rest.strip_prefix(b" ").unwrap_or(rest))
 }

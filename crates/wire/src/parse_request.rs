@@ -3,6 +3,7 @@
 
 use crate::keys::Keys;
 use crate::limits::Limits;
+use crate::limits::has_nul;
 use crate::number::{parse_i64, parse_u32, parse_u64};
 use crate::parse_meta::parse_meta;
 use crate::parse_storage::parse_storage;
@@ -102,7 +103,8 @@ fn parse_retrieval<'a>(verb: Verb, mut words: Words<'a>, limits: &Limits) -> Res
     if words.rest().is_empty() {
         return Err(RequestError::WrongWordCount);
     }
-    if words.any(|key| !limits.allow_key(key)) {
+    // One search for a NUL in all keys costs less than one in each.
+    if has_nul(words.rest()) || words.any(|key| key.len() > limits.key_bytes) {
         return Err(RequestError::BadKey);
     }
     Ok(Request::Get { verb, exptime, keys })

@@ -218,7 +218,7 @@ impl Core {
             jobs.end(id);
             return None;
         }
-        join(job, settings.part_failure, &settings.wire);
+        join(job, settings.part_failure);
         finish_reply(job);
         if let Some(line) = job.reply_override {
             job.outcome = Outcome::ClientError;
@@ -238,7 +238,7 @@ impl Core {
     /// reads these, and is returned.
     pub(crate) fn read_again(&mut self, id: JobId, keys_max: usize, how: ReadAgain) -> JobId {
         self.journal.counters.reads_repeated.add(1);
-        let kept = std::mem::take(&mut self.jobs.get(id).kept);
+        let kept = self.jobs.get(id).take_kept();
         let ParsedRequest::Request { request, .. } = parse_request(&kept, &own_limits()) else {
             unreachable!("the proxy can parse every request that it has encoded");
         };

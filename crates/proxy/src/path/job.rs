@@ -5,7 +5,7 @@ use crate::path::late::LateRequest;
 use clock::{Nanos, Stage, StageClock};
 use records::Outcome;
 use std::sync::Arc;
-use wire::{Meta, Request, Verb};
+use wire::{Meta, Request, Verb, encode_get};
 
 /// A larger buffer is freed when its job ends. Smaller ones are kept for the next job.
 const KEPT_BYTES: usize = 16 * 1024;
@@ -110,8 +110,8 @@ pub(crate) enum Join {
     Chosen(u16),
 }
 
-/// A key of a multi-get: its place in `key_bytes`, the leg that fetches it, which candidate that leg's backend is, and the leg
-/// that has replied with a miss.
+/// A key of a multi-get: its place in `key_bytes`, the leg that fetches it, which candidate that leg's backend is, the leg that has
+/// replied with a miss, and the bytes of its value in the reply of `leg`, 0 without one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WantedKey {
     pub(crate) start: u32,
@@ -119,6 +119,7 @@ pub(crate) struct WantedKey {
     pub(crate) leg: u16,
     pub(crate) candidate: Candidate,
     pub(crate) missed: Option<u16>,
+    pub(crate) value_bytes: u32,
 }
 
 /// Where the proxy inserts the key, which `key_bytes` has in its encoded form, into the reply to an `mg`: after this many flags.
@@ -275,8 +276,8 @@ pub(crate) struct Job {
     pub(crate) has_failover_deletions: bool,
     /// Whether legs were added after the first ones were sent. The time of these counts as `backend`.
     pub(crate) has_added_legs: bool,
-    /// The encoded request without `noreply`: of every read, and of a write that may have to be sent again. Of another meta command
-    /// that requests its key or opaque, the first line. Replies are compared with it.
+    /// The encoded request without `noreply`: of every read but a multi-get with several legs, and of a write that may have to be sent
+    /// again. Of another meta command that requests its key or opaque, the first line. Replies are compared with it.
     pub(crate) kept: Vec<u8>,
     /// The encoded command while `kept` is the request that fetches or stores its value.
     pub(crate) deferred: Vec<u8>,
@@ -332,6 +333,17 @@ impl Job {
         }
     }
 
+    /// Takes the encoded request out of a read. The keys of a multi-get with several legs are encoded only now.
+    pub(crate) fn take_kept(&mut self) -> Vec<u8> {
+        let mut kept = std::mem::take(&mut self.kept);
+        if kept.is_empty() {
+            let keys =
+                self.wanted.iter().map(|wanted| &self.key_bytes[wanted.start as usize..][..wanted.length as usize]);
+            encode_get(self.verb, 0, keys, &mut kept);
+        }
+        kept
+    }
+
     /// Keeps the line of a meta command whose reply has the key or an opaque.
     pub(crate) fn keep_line(&mut self, meta: &Meta<'_>) {
         if meta.flags.has(b'k') || meta.flags.has(b'O') {
@@ -371,6 +383,10 @@ impl Job {
         slot.hits = slot.hits.saturating_add(1);
         slot.reply_bytes += value.len();
         self.held_bytes += value.len();
+        if self.join == Join::KeyOrder {
+            // The key of the value was the last one that was compared.
+            self.wanted[slot.compared as usize - 1].value_bytes = value.len() as u32;
+        }
         let reply = if self.join == Join::Forward { &mut self.reply } else { &mut slot.reply };
         reply.extend_from_slice(value);
         slot.reply_bytes
@@ -383,6 +399,7 @@ impl Job {
         let reply = if self.join == Join::Forward { &mut self.reply } else { &mut slot.reply };
         self.held_bytes = self.held_bytes.saturating_sub(reply.len());
         *reply = Vec::new();
+        self.wanted.iter_mut().filter(|wanted| wanted.leg == leg).for_each(|wanted| wanted.value_bytes = 0);
     }
 
     /// Completes the reply of a leg with its last line. Returns whether `Core::complete` must look at the job.

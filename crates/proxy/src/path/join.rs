@@ -3,10 +3,9 @@
 use crate::config::PartFailure;
 use crate::path::job::{Job, Join};
 use records::Outcome;
-use wire::{Limits, ParsedReply, Reply, parse_reply};
 
 /// Joins the reply of a job whose legs have answered, or of which enough have.
-pub(crate) fn join(job: &mut Job, failure: PartFailure, limits: &Limits) {
+pub(crate) fn join(job: &mut Job, failure: PartFailure) {
     assert!(!job.is_done);
     match job.join {
         Join::Forward => {
@@ -16,14 +15,14 @@ pub(crate) fn join(job: &mut Job, failure: PartFailure, limits: &Limits) {
         }
         Join::All => job.take_reply(job.first_error.unwrap_or(0)),
         Join::Chosen(leg) => job.take_reply(leg),
-        Join::KeyOrder => join_in_key_order(job, failure, limits),
+        Join::KeyOrder => join_in_key_order(job, failure),
     }
     job.is_done = true;
 }
 
 /// Joins values in the order of the keys, with one END. Each backend returns values in the order of the keys it received, so each
 /// leg's reply is read once.
-fn join_in_key_order(job: &mut Job, failure: PartFailure, limits: &Limits) {
+fn join_in_key_order(job: &mut Job, failure: PartFailure) {
     let error = job.first_error.map(|leg| job.legs()[leg as usize].reply.clone());
     job.outcome = job.first_error.map_or(Outcome::Answered, |leg| job.legs()[leg as usize].outcome);
     if let Some(line) = &error
@@ -38,14 +37,10 @@ fn join_in_key_order(job: &mut Job, failure: PartFailure, limits: &Limits) {
     for wanted in &job.wanted {
         let leg = &job.legs()[wanted.leg as usize];
         let at = &mut read[wanted.leg as usize];
-        let key = &job.key_bytes[wanted.start as usize..][..wanted.length as usize];
-        if let ParsedReply::Reply { reply: Reply::Value(value), consumed } = parse_reply(&leg.reply[*at..], limits)
-            && value.key == key
-        {
-            reply.extend_from_slice(&leg.reply[*at..*at + consumed]);
-            *at += consumed;
-            hits += 1;
-        }
+        let value = &leg.reply[*at..][..wanted.value_bytes as usize];
+        reply.extend_from_slice(value);
+        *at += value.len();
+        hits += u16::from(!value.is_empty());
     }
     match (error, failure) {
         (Some(line), PartFailure::Partial) => reply.extend_from_slice(&line),
@@ -82,7 +77,7 @@ mod tests {
         for (index, (reply, outcome)) in legs.iter().enumerate() {
             job.leg_answered(index as u16, reply, *outcome, Nanos(1));
         }
-        join(job, PartFailure::Miss, &Limits::default());
+        join(job, PartFailure::Miss);
         (job.reply.clone(), job.outcome)
     }
 
@@ -107,10 +102,11 @@ mod tests {
             let start = job.key_bytes.len() as u32;
             job.key_bytes.extend_from_slice(format!("k{key}").as_bytes());
             let length = (job.key_bytes.len() as u32 - start) as u16;
-            job.wanted.push(WantedKey { start, length, leg, candidate: Candidate::default(), missed: None });
-            if hit {
-                replies[leg as usize] += &format!("VALUE k{key} 0 2\r\nv{}\r\n", key % 10);
-            }
+            let value = if hit { format!("VALUE k{key} 0 2\r\nv{}\r\n", key % 10) } else { String::new() };
+            replies[leg as usize] += &value;
+            let value_bytes = if Some(leg) == failed { 0 } else { value.len() as u32 };
+            let candidate = Candidate::default();
+            job.wanted.push(WantedKey { start, length, leg, candidate, missed: None, value_bytes });
         }
         for leg in 0..legs {
             job.add_leg(leg);
@@ -123,7 +119,7 @@ mod tests {
             };
             job.leg_answered(leg, line.as_bytes(), outcome, Nanos(1));
         }
-        join(job, failure, &Limits::default());
+        join(job, failure);
         (String::from_utf8(job.reply.clone()).unwrap(), job.hits)
     }
 

@@ -17,7 +17,7 @@ use crate::path::core::{Arrival, Core};
 use crate::path::job::{Job, JobId, SessionRef};
 use crate::path::leg_request::is_read;
 use crate::path::order::Access;
-use crate::path::session::open_line::{FIRST_KEY_BYTES, FIRST_KEYS_MAX, has_more_keys, may_change_values};
+use crate::path::session::open_line::{FIRST_KEY_BYTES, FIRST_KEYS_MAX, may_change_values};
 use crate::path::session::queue::JobQueue;
 use crate::path::session::rare::Rare;
 use clock::Nanos;
@@ -322,8 +322,8 @@ impl Session {
             ParsedRequest::Incomplete => self.take_incomplete(unread, core),
             ParsedRequest::Request { request, consumed } => {
                 if let Request::Get { verb, keys, .. } = &request
-                    && has_more_keys(keys, 1)
-                    && has_more_keys(keys, self.keys_with_room(*verb, core))
+                    && keys.are_more_than(1)
+                    && keys.are_more_than(self.keys_with_room(*verb, core))
                     && let Some(taken) = self.open_line(unread)
                 {
                     return taken;

@@ -160,6 +160,7 @@ impl Assigner {
         let is_of_one = |(_, choice): &(usize, Choice)| choice.backend == first.backend && !choice.is_withheld;
         if !may_read_again && self.chosen.iter().all(is_of_one) {
             count_skipped(replicas, pool, &first);
+            job.keep(request);
             return one_leg(job, first);
         }
         job.join = Join::KeyOrder;
@@ -173,7 +174,7 @@ impl Assigner {
             let start = job.key_bytes.len() as u32;
             job.key_bytes.extend_from_slice(key);
             let (length, candidate) = (key.len() as u16, choice.candidate);
-            job.wanted.push(WantedKey { start, length, leg, candidate, missed: None });
+            job.wanted.push(WantedKey { start, length, leg, candidate, missed: None, value_bytes: 0 });
         }
     }
 

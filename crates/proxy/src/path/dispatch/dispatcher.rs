@@ -54,7 +54,9 @@ impl Dispatcher {
         time: Time<'_>,
     ) {
         let is_read = is_read(request.verb());
-        if is_read {
+        let has_several_keys = matches!(request, Request::Get { keys, .. } if keys.are_more_than(1));
+        // Of a multi-get, `wanted` has the keys, unless all go to one backend.
+        if is_read && !has_several_keys {
             answered.jobs.get(id).keep(request);
         }
         if let Some((pool, primary)) = self.plain_primary(request) {

@@ -1,7 +1,7 @@
 //! What the files of a session share: the state of a line of keys, and the limits of requests.
 
 use crate::path::order::Access;
-use wire::{Keys, Request, Verb};
+use wire::{Request, Verb};
 
 /// The most keys of one part, and of one client in flight. If the values are larger than expected, so many of them may have
 /// been requested on a connection that all clients share.
@@ -34,11 +34,6 @@ pub(super) const FIRST_KEY_BYTES: u32 = 1024;
 
 /// The most keys of a client in flight before the first reply, while its value sizes are unknown. One request can have more.
 pub(super) const FIRST_KEYS_MAX: u32 = 32;
-
-/// Whether a request has more keys than this.
-pub(super) fn has_more_keys(keys: &Keys<'_>, count: usize) -> bool {
-    keys.iter().nth(count).is_some()
-}
 
 /// Whether a request may change a value that an earlier read returns. Touches do not, unless they expire the value.
 pub(super) fn may_change_values(request: &Request<'_>, access: Access) -> bool {

@@ -6,7 +6,7 @@ use super::*;
 use crate::config::{Config, FailoverPool, MultiGet, PartFailure, PoolConfig, WarmUp, Writes};
 use crate::observe::counters::{Counter, LoopCounters, PoolCounters};
 use crate::path::job::{Invalidation, JobId};
-use crate::path::job::{Job, LegCommand, NextStep};
+use crate::path::job::{Job, Join, LegCommand, NextStep};
 use crate::path::jobs::{Jobs, Outstanding};
 use crate::path::join::join;
 use crate::path::route::Router;
@@ -87,10 +87,16 @@ impl Play {
         if is_sent {
             job.leg_sent(leg as u16, Nanos(1));
         }
-        let keys = job.wanted.iter().filter(|wanted| usize::from(wanted.leg) == leg).count().max(1);
         let last_line = if (reply, outcome, is_sent) == HIT { MISS.0 } else { reply };
-        if last_line != reply {
-            (0..keys).for_each(|_| _ = job.add_leg_value(leg as u16, reply.as_bytes()));
+        if last_line != reply && job.join != Join::KeyOrder {
+            job.add_leg_value(leg as u16, reply.as_bytes());
+        } else if last_line != reply {
+            for number in
+                (0..job.wanted.len()).filter(|&number| usize::from(job.wanted[number].leg) == leg).collect::<Vec<_>>()
+            {
+                job.leg(leg as u16).compared = number as u32 + 1;
+                job.add_leg_value(leg as u16, reply.as_bytes());
+            }
         }
         match job.leg_answered(leg as u16, last_line.as_bytes(), outcome, Nanos(1)) {
             true => self.replicas.after_leg_answered(job, &Limits::default(), Nanos(1)),
@@ -101,7 +107,7 @@ impl Play {
     /// The reply to the client.
     fn reply(&mut self) -> String {
         let job = self.jobs.get(self.id);
-        join(job, PartFailure::Error, &Limits::default());
+        join(job, PartFailure::Error);
         String::from_utf8(job.reply.clone()).unwrap()
     }
 
