@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::error::DbError;
 use tokio_postgres::tls::NoTlsStream;
@@ -22,6 +23,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const SILENT_PEER_TIMEOUT: Duration = Duration::from_secs(20);
 /// Limit for connecting to one host, including the server's handshake. The library's `connect_timeout` covers only the TCP connection.
 pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+/// If a host has not answered after this time, the next one is tried as well.
+const NEXT_HOST_AFTER: Duration = Duration::from_secs(1);
 /// A host that vanished during a statement is noticed after (1 + [`KEEPALIVES`]) times this.
 const KEEPALIVE: Duration = Duration::from_secs(5);
 const KEEPALIVES: u32 = 3;
@@ -136,23 +139,41 @@ impl Connector {
         Ok((client, wire.forward_notifications()))
     }
 
-    /// Connects to the first host that accepts the connection, beginning with the host of the latest one. If all fail and any host had a
-    /// temporary error, returns that error.
+    /// Connects to the first host that accepts the connection, beginning with the host of the latest one. The next host is tried when one
+    /// fails, and beside a host that does not answer soon, which would otherwise use up the whole time limit. If all fail and any host
+    /// had a temporary error, returns that error.
     async fn open(&self, within: Duration) -> Result<(Client, Wire), DatabaseError> {
         let first = self.latest_host.load(Ordering::Relaxed);
-        let mut failure = DatabaseError::Silent;
-        for place in 0..self.hosts.len() {
-            let number = (first + place) % self.hosts.len();
-            match in_time(within, self.open_host(&self.hosts[number])).await {
-                Ok(connected) => {
+        let mut places = 0..self.hosts.len();
+        let mut attempts = JoinSet::new();
+        let mut failure: Option<DatabaseError> = None;
+        loop {
+            if let Some(place) = places.next() {
+                let (connector, number) = (self.clone(), (first + place) % self.hosts.len());
+                attempts.spawn(async move {
+                    (number, in_time(within, connector.open_host(&connector.hosts[number])).await)
+                });
+            }
+            let attempted = if places.is_empty() {
+                attempts.join_next().await
+            } else {
+                match tokio::time::timeout(NEXT_HOST_AFTER, attempts.join_next()).await {
+                    Ok(attempted) => attempted,
+                    Err(_) => continue,
+                }
+            };
+            match attempted {
+                Some(Ok((number, Ok(connected)))) => {
                     self.latest_host.store(number, Ordering::Relaxed);
                     return Ok(connected);
                 }
-                Err(error) if place == 0 || failure.is_lasting() => failure = error,
-                Err(_) => {}
+                Some(Ok((_, Err(error)))) if failure.as_ref().is_none_or(DatabaseError::is_lasting) => {
+                    failure = Some(error);
+                }
+                Some(_) => {}
+                None => return Err(failure.unwrap_or(DatabaseError::Silent)),
             }
         }
-        Err(failure)
     }
 
     async fn open_host(&self, host: &Config) -> Result<(Client, Wire), DatabaseError> {
@@ -236,6 +257,21 @@ mod tests {
 
     fn parse(text: &str) -> Result<Connector, String> {
         Connector::parse(text, None)
+    }
+
+    #[tokio::test]
+    async fn a_silent_host_delays_the_next_one_only_briefly() {
+        let Some(server) = crate::embedded::test_server::TestServer::start() else { return };
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = silent.local_addr().unwrap().port();
+        let url = server.url();
+        let good = url.split('\'').nth(1).unwrap();
+        let database =
+            parse(&format!("host='127.0.0.1,{good}' port={port},5432 user=waystage dbname=postgres")).unwrap();
+        let within = |limit| in_time(limit, async { database.connect().await.map(drop) });
+        within(HANDSHAKE_TIMEOUT - Duration::from_millis(500)).await.unwrap();
+        assert_eq!(database.latest_host.load(Ordering::Relaxed), 1);
+        within(HANDSHAKE_TIMEOUT).await.unwrap();
     }
 
     /// With paused time, the clock advances whenever all tasks wait.
