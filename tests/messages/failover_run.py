@@ -129,6 +129,11 @@ class Node(Postgres):
         self.process.kill()
         self.process.wait()
 
+    def end(self) -> None:
+        """Stop it and its relay."""
+        self.relay.close()
+        super().end()
+
     def rebuild(self, primary: "Node") -> None:
         """Become the standby of this primary."""
         shutil.rmtree(self.folder / "data")

@@ -143,7 +143,7 @@ class Postgres:
             lines = (self.folder / "data" / "postmaster.pid").read_text().splitlines()
         except OSError:
             return False
-        return lines[0] == str(process.pid) and lines[-1].strip() == "ready"
+        return bool(lines) and lines[0] == str(process.pid) and lines[-1].strip() == "ready"
 
     def kill(self) -> None:
         """Kill it as a crash would, and start it again."""

@@ -34,7 +34,10 @@ class Relay:
     def accept(self) -> None:
         """Forward every connection in two threads."""
         while True:
-            client, _ = self.listener.accept()
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             number = self.connections
             self.connections += 1
@@ -44,27 +47,36 @@ class Relay:
             except OSError:
                 # The server is down: the connection is closed, as its host would refuse it.
                 client.close()
+                server.close()
                 continue
             for source, sink in ((client, server), (server, client)):
                 threading.Thread(target=self.forward, args=(source, sink, number), daemon=True).start()
 
+    def close(self) -> None:
+        """Accept no more connections."""
+        # A close alone would not wake the thread that accepts.
+        with contextlib.suppress(OSError):
+            self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+
     def forward(self, source: socket.socket, sink: socket.socket, number: int) -> None:
-        """Forward bytes. While the connection is silent, drop them, and hide its end."""
-        while True:
-            try:
-                piece = source.recv(PIECE_BYTES)
-            except OSError:
-                piece = b""
-            if self.is_isolated or number < self.silent_below:
-                if piece:
+        """Forward bytes until a side ends. While the connection is silent, drop them, and hide its end."""
+        with source:
+            while True:
+                try:
+                    piece = source.recv(PIECE_BYTES)
+                except OSError:
+                    piece = b""
+                is_silent = self.is_isolated or number < self.silent_below
+                if is_silent and piece:
                     continue
-                source.close()
-                return
-            try:
-                if not piece:
-                    raise OSError
-                sink.sendall(piece)
-            except OSError:
-                with contextlib.suppress(OSError):
-                    sink.shutdown(socket.SHUT_RDWR)
-                return
+                if is_silent:
+                    return
+                try:
+                    if not piece:
+                        raise OSError
+                    sink.sendall(piece)
+                except OSError:
+                    with contextlib.suppress(OSError):
+                        sink.shutdown(socket.SHUT_RDWR)
+                    return
