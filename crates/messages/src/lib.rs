@@ -90,6 +90,8 @@ mod database {
     pub(crate) mod low_water_reader;
     pub(crate) mod monitor;
     pub(crate) mod peers;
+    #[cfg(test)]
+    mod plans;
     pub(crate) mod redelivery;
     pub(crate) mod schema;
     mod set_aside;

@@ -31,8 +31,8 @@ struct DrawnIds {
     transaction_id: i64,
 }
 
-struct Reader {
-    client: BackgroundClient,
+pub(super) struct Reader {
+    pub(super) client: BackgroundClient,
     end_era: Statement,
     read_marks: Statement,
     drawn: DrawnIds,
@@ -99,7 +99,7 @@ async fn round(
 }
 
 impl Reader {
-    async fn open(database: &Database, clock: &Clock) -> Result<Reader, DatabaseError> {
+    pub(super) async fn open(database: &Database, clock: &Clock) -> Result<Reader, DatabaseError> {
         let client = database.connect_in_background().await?;
         let connected = clock.now();
         let end_era = client.prepare(include_str!("end_era.sql")).await?;

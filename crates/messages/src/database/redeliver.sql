@@ -2,11 +2,11 @@
 -- deleted if the message expired or its queue was deleted. If the queue has a backoff, a message whose lease expired waits for it first.
 -- Rows and queues that another transaction has locked are skipped. Rows with a `skipped_id` name the skipped queues.
 WITH due AS MATERIALIZED (
-    SELECT queue_id, id, attempts, expires_at, lease_secret IS NOT NULL AND NOT is_backing_off AS has_expired FROM invisible_message
+    SELECT ctid AS row, queue_id, id, attempts, expires_at, lease_secret IS NOT NULL AND NOT is_backing_off AS has_expired FROM invisible_message
     WHERE due_at <= now() AND due_at > to_timestamp($1::bigint / 1000.0) AND queue_id <> ALL ($3::integer[]) AND id <> ALL ($4::bigint[])
     ORDER BY due_at LIMIT $2 FOR UPDATE SKIP LOCKED
 ), known AS MATERIALIZED (
-    SELECT due.queue_id, due.id, queue.name, dead.name AS dead_name, dead.id AS dead_id,
+    SELECT due.row, due.queue_id, due.id, queue.name, dead.name AS dead_name, dead.id AS dead_id,
         now() + dead.expiry_ms * interval '1 millisecond' AS dead_expires_at,
         CASE WHEN queue.id IS NOT NULL AND (due.expires_at IS NULL OR due.expires_at > now()) THEN coalesce(dead.id, queue.id) END AS to_id,
         CASE WHEN due.has_expired AND dead.id IS NULL THEN {backoff_ms} END AS backoff_ms
@@ -17,16 +17,18 @@ WITH due AS MATERIALIZED (
     SELECT *, to_id IS NOT NULL AND backoff_ms IS NOT NULL AS is_postponed FROM known
 ), postponed AS (
     UPDATE invisible_message AS m SET is_backing_off = true, due_at = now() + target.backoff_ms * interval '1 millisecond'
-    FROM target WHERE target.is_postponed AND m.queue_id = target.queue_id AND m.id = target.id
+    FROM target WHERE target.is_postponed AND m.ctid = target.row
 ), locked AS MATERIALIZED (
     -- The transaction that ends a queue's era waits for these locks. Ordered, so that it cannot deadlock with this one.
     SELECT queue.id, queue.min_redelivered_id FROM queue WHERE id IN (SELECT to_id FROM target WHERE NOT is_postponed)
     ORDER BY id FOR UPDATE SKIP LOCKED
 ), movable AS MATERIALIZED (
     SELECT * FROM target WHERE NOT is_postponed AND (to_id IS NULL OR to_id IN (SELECT locked.id FROM locked))
+), gone AS (
+    -- A join over both columns would read the whole table if the statistics say that it is empty.
+    DELETE FROM invisible_message WHERE ctid = ANY (ARRAY(SELECT movable.row FROM movable)) RETURNING *
 ), removed AS (
-    DELETE FROM invisible_message AS m USING movable WHERE m.queue_id = movable.queue_id AND m.id = movable.id
-    RETURNING m.*, movable.to_id, movable.name, movable.dead_id, movable.dead_expires_at
+    SELECT gone.*, movable.to_id, movable.name, movable.dead_id, movable.dead_expires_at FROM gone JOIN movable USING (queue_id, id)
 ), recorded AS (
     UPDATE queue SET min_redelivered_id = least(queue.min_redelivered_id, lowest.id)
     FROM (SELECT to_id, min(id) AS id FROM movable GROUP BY to_id) AS lowest JOIN locked ON locked.id = lowest.to_id

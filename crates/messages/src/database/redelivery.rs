@@ -40,14 +40,15 @@ const FIRST: &str = "SELECT queue_id, id FROM invisible_message
 /// The `ctid`s of expired messages. One query serves many deletions, because an old snapshot keeps deleted rows in the index.
 const EXPIRED: &str = "SELECT ctid::text FROM message
     WHERE expires_at <= now() AND expires_at > to_timestamp($1::bigint / 1000.0) ORDER BY expires_at LIMIT $2";
-/// Another message may meanwhile have the same `ctid`, so the expiry is checked again.
+/// Another message may meanwhile have the same `ctid`, so the expiry is checked again. With IS TRUE, no index serves this condition.
 const DELETE_EXPIRED: &str = "DELETE FROM message WHERE ctid = ANY (ARRAY(
-    SELECT ctid FROM message WHERE ctid = ANY ($1::text[]::tid[]) AND expires_at <= now() FOR UPDATE SKIP LOCKED))";
+    SELECT ctid FROM message WHERE ctid = ANY ($1::text[]::tid[]) AND (expires_at <= now()) IS TRUE FOR UPDATE SKIP LOCKED))";
 
 /// The database's time, and the time until the next message is due, in milliseconds.
 const NEXT: &str = "SELECT (extract(epoch FROM now()) * 1000)::bigint,
-    (SELECT ceil(extract(epoch FROM min(due_at) - now()) * 1000)::bigint
-     FROM invisible_message WHERE due_at > to_timestamp($1::bigint / 1000.0) AND queue_id <> ALL ($2) AND id <> ALL ($3))";
+    (SELECT ceil(extract(epoch FROM due_at - now()) * 1000)::bigint
+     FROM invisible_message WHERE due_at > to_timestamp($1::bigint / 1000.0) AND queue_id <> ALL ($2) AND id <> ALL ($3)
+     ORDER BY due_at LIMIT 1)";
 
 /// Wakes the redelivery.
 #[derive(Clone, Debug, Default)]
@@ -61,8 +62,8 @@ struct Surroundings {
 }
 
 /// The redelivery's own connection.
-struct RedeliverySession {
-    client: BackgroundClient,
+pub(super) struct RedeliverySession {
+    pub(super) client: BackgroundClient,
     due: Statement,
     first: Statement,
     expired: Statement,
@@ -125,7 +126,7 @@ async fn redeliver_all(
 }
 
 impl RedeliverySession {
-    async fn open(database: &Database) -> Result<Option<RedeliverySession>, DatabaseError> {
+    pub(super) async fn open(database: &Database) -> Result<Option<RedeliverySession>, DatabaseError> {
         let client = database.connect_in_background().await?;
         let there = client.query_one("SELECT to_regclass('lost_lease') IS NOT NULL", &[]).await?;
         if !there.get::<_, bool>(0) {

@@ -26,6 +26,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step { text: include_str!("migrations/0002_leases_delays_and_keys.sql"), oldest_program: 2 },
     Step { text: include_str!("migrations/0003_low_water_marks.sql"), oldest_program: 3 },
     Step { text: include_str!("migrations/0004_lost_leases_and_dead_letters.sql"), oldest_program: 4 },
+    Step { text: include_str!("migrations/0005_deleted_queues.sql"), oldest_program: 4 },
 ];
 
 /// Locked while the schema is changed, because several services may start at once. The number is arbitrary but must stay the same.

@@ -17,9 +17,9 @@ const DEFAULT_VISIBILITY_TIMEOUT_MS: &str = "30000";
 const LEASE_COLUMNS: &str = ", leased.queue_id, replace(leased.lease_secret::text, '-', '') AS secret, leased.attempts";
 
 const EXTEND: &str = "UPDATE invisible_message AS m SET is_backing_off = false, due_at = now() + interval '1 millisecond' * coalesce(nullif(request.time_ms, 0), \
-    (SELECT lease_ms FROM queue WHERE queue.id = m.queue_id), {default_ms}) FROM request";
+    (SELECT lease_ms FROM queue WHERE queue.id = m.queue_id), {default_ms}) FROM locked AS request";
 const NACK: &str = "UPDATE invisible_message AS m SET lease_secret = NULL, due_at = now() + interval '1 millisecond' * CASE WHEN request.time_ms >= 0 THEN request.time_ms \
-    ELSE coalesce((SELECT {backoff_ms} FROM queue WHERE queue.id = m.queue_id), 0) END FROM request";
+    ELSE coalesce((SELECT {backoff_ms} FROM queue WHERE queue.id = m.queue_id), 0) END FROM locked AS request";
 /// A nacked lease cannot be acknowledged any more.
 const AFTER_NACK: &str =
     ", lost AS (INSERT INTO lost_lease (queue_id, id, secret) SELECT * FROM applied ON CONFLICT DO NOTHING)";
@@ -150,6 +150,3 @@ async fn prepare_all<const N: usize>(client: &Client, texts: &[String; N]) -> Re
     }
     Ok(statements.try_into().unwrap_or_else(|_| unreachable!("as many as there are texts")))
 }
-
-#[cfg(test)]
-mod tests;
