@@ -1,0 +1,34 @@
+"""The short form of churn.py: pops read few pages although an old snapshot keeps removed rows alive."""
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from churn import Probe, failures, run
+from postgres_peer import postgres_or_skip
+
+MESSAGES = 20_000
+SAMPLES = 10
+
+
+@pytest.fixture
+def folder():
+    programs = postgres_or_skip().folder
+    # The folder may have links to some programs only.
+    if not (programs / "initdb").resolve().with_name("psql").exists():
+        pytest.skip("there is no psql beside PostgreSQL's programs; apt-get install postgresql")
+    with tempfile.TemporaryDirectory(prefix="waystage-churn-", dir="/tmp") as name:
+        yield Path(name)
+
+
+def test_pops_read_few_pages_after_many_sends_and_pops(folder):
+    probes = run(MESSAGES, folder, SAMPLES)
+    results = "\n".join(probe.line() for probe in probes)
+    assert failures(probes) == [], results
+    assert {probe.held for probe in probes} == {"", "snapshot", "writer"}, results
+    assert all(min(pages) > 0 for probe in probes for pages in probe.pages.values()), results
+
+
+def test_too_many_pages_are_a_failure_except_beside_a_transaction_with_an_id():
+    probes = [Probe(0.4, held, {}, {"pop": (21.0, 10.0)}, (1.0, 1.0)) for held in ("", "snapshot", "writer")]
+    assert failures(probes) == ["40%: a pop reads 2.10 times the pages of a fresh table"] * 2
