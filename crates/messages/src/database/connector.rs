@@ -32,11 +32,11 @@ const KEEPALIVES: u32 = 3;
 const NOTIFICATIONS_MAX: usize = 1000;
 const KEEPALIVE_OF_THE_LIBRARY: Duration = Duration::from_secs(2 * 60 * 60);
 
-/// Statements must use indexes, in the order of these, and keep their generic plan. Other plans, from statistics that do not count dead
+/// Statements must use indexes and keep their generic plan. Other plans, from statistics that do not count dead
 /// rows or of a table that was empty, make queues in databases collapse. An acknowledged message is on disk. The cleanup of deleted queues relies on the statement timeout. A role's settings
 /// must not hide the warning of [`WAIT_FOR_STANDBY`].
 const OPTIONS: &str = "-c synchronous_commit=on -c default_transaction_isolation=read\\ committed \
-    -c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c enable_bitmapscan=off -c enable_sort=off -c jit=off \
+    -c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c enable_bitmapscan=off -c jit=off \
     -c statement_timeout=30s -c idle_in_transaction_session_timeout=30s -c client_min_messages=warning \
     -c waystage.session=on";
 
