@@ -29,6 +29,7 @@ from waylab.report.page.content import read_content
 from waylab.report.write import draw
 from waylab.runfolder.load import LoadSecond
 from waylab.runfolder.numbers import Ratio
+from waylab.runfolder.results import seal
 from waylab.runfolder.trial_numbers import WarmUpFound, WithinTrial
 
 
@@ -280,6 +281,7 @@ def test_figures_appear_only_if_there_are_data(reported, tmp_path):
         alone = {"count": 1, "mean": 2.5, "low": None, "high": None}
         c["queue_length"] = dict.fromkeys(("mean", "p50", "p95", "largest"), alone)
     (directory / "analysis.json").write_text(json.dumps(content))
+    seal(directory)
     figures = {figure.name: figure for figure in draw(read_content(directory))}
     assert set(figures) - before == {
         "trace-throughput",

@@ -18,6 +18,7 @@ from waylab.report.page.html import page
 from waylab.runfolder import paths
 from waylab.runfolder.files import read, read_run, write
 from waylab.runfolder.load import LoadSummary
+from waylab.runfolder.results import seal
 from waylab.runfolder.trial import TrialOutcome
 from waylab.testbed import programs
 
@@ -153,6 +154,7 @@ def test_every_text_of_a_run_folder_is_escaped_in_its_page(copied):
     for text in texts[:: max(1, len(texts) // 150)]:
         for path, content in before.items():
             path.write_text(json.dumps(replaced(content, text, text + MARK)))
+        seal(copied)
         try:
             found = page(read_content(copied), [])
         except (LabError, KeyError, ValueError, IndexError, StopIteration):
@@ -166,6 +168,7 @@ def test_control_characters_of_a_run_folder_reach_no_terminal(copied, capsys):
     evil = "\x1b]0;owned\x07\x1b[2Jforged\r\x9b1m"
     changed(copied / paths.RUN, lambda run: run["spec"].update(question=f"why{evil}\\u001b\nand \\"))
     changed(copied / paths.ANALYSIS, lambda found: found["facts"].insert(0, f"fact{evil}"))
+    seal(copied)
     show_run(copied, Console(width=200, no_color=True))
     shown = capsys.readouterr().out
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", shown)

@@ -22,6 +22,7 @@ from waylab.models import MM1, ClosedMMc
 from waylab.predict import predict, read_predictions
 from waylab.run import create_run
 from waylab.runfolder.files import read_run
+from waylab.runfolder.results import seal
 from waylab.spec import Proxy, System
 
 DIRECT = """
@@ -166,6 +167,7 @@ def test_models_learn_from_calibration_and_are_tested_on_held_out_configurations
             configuration["server_view"]["service_mean_ns"]["mean"] *= 3
             configuration["largest_second_per_s"] *= 3
     (direct_run / "analysis.json").write_text(json.dumps(spoiled))
+    seal(direct_run)
     content = predict(direct_run)
     found = {entry.configuration: entry for entry in entries(content, "closed M/M/c//N with delay")}
     assert {name: entry.role for name, entry in found.items()} == {

@@ -21,6 +21,7 @@ from waylab.report.page.rules import comparisons
 from waylab.report.show import LINES_MAX
 from waylab.report.tables.trust import gate_limits_table
 from waylab.runfolder.files import read_run
+from waylab.runfolder.results import seal
 from waylab.runfolder.trial_numbers import Gate
 from waylab.runfolder.words import levels_text
 
@@ -295,6 +296,7 @@ def test_a_busy_machine_is_the_first_thing_said(run_folder, monkeypatch, capsys)
     stored = json.loads(path.read_text())
     stored["headline"]["warnings"] = [warning]
     path.write_text(json.dumps(stored))
+    seal(run_folder)
     text = Page(write_report(run_folder).read_text()).text.replace("\u00a0", " ")
     assert text.index(warning) < text.index("From 4 to 16 clients")
     said = summary(run_folder, capsys, 200)
@@ -343,6 +345,7 @@ def test_show_stays_short_with_many_configurations(reported, tmp_path, capsys):
     content["comparisons"] *= 7
     content["answer"] *= 7
     (directory / "analysis.json").write_text(json.dumps(content))
+    seal(directory)
     for width in (60, 80, 200):
         text = summary(directory, capsys, width)
         assert len(text.splitlines()) <= LINES_MAX

@@ -22,6 +22,7 @@ from waylab.analysis.trial.within import steady_state
 from waylab.runfolder import paths
 from waylab.runfolder.analysis import Analysis
 from waylab.runfolder.files import read, read_run, read_stopping, write
+from waylab.runfolder.results import check_seal, seal
 
 
 def analyse(directory: Path) -> Analysis:
@@ -57,6 +58,7 @@ def analyse(directory: Path) -> Analysis:
     content = replace(content, answer=answer(content), families=families(content))
     path = directory / paths.ANALYSIS
     write(path, replace(content, facts=facts(content, spec.gates)))
+    seal(directory, stale=(paths.PREDICTIONS,))
     return read(path, Analysis)
 
 
@@ -70,4 +72,6 @@ def analyse_trial(directory: Path, trial_id: str) -> TrialResult:
 def read_analysis(directory: Path) -> Analysis:
     """Read the analysis of a run."""
     read_run(directory)
-    return read(directory / paths.ANALYSIS, Analysis)
+    content = read(directory / paths.ANALYSIS, Analysis)
+    check_seal(directory, paths.ANALYSIS)
+    return content

@@ -16,6 +16,7 @@ from waylab.runfolder import paths
 from waylab.runfolder.analysis import Configuration
 from waylab.runfolder.files import read, read_run, write
 from waylab.runfolder.prediction import ErrorSummary, MetricValues, ModelSummary, Prediction, Predictions
+from waylab.runfolder.results import check_seal, seal
 
 CALIBRATION, HELD_OUT = "calibration", "held-out"
 DESCRIPTION = "description: the model was fitted to this configuration"
@@ -48,12 +49,15 @@ def predict(directory: Path) -> Predictions:
             rules=model_rules(read_run(directory).spec.refuted_by, entries),
         ),
     )
+    seal(directory)
     return read(path, Predictions)
 
 
 def read_predictions(directory: Path) -> Predictions:
     """Read what was predicted for a run."""
-    return read(directory / paths.PREDICTIONS, Predictions)
+    content = read(directory / paths.PREDICTIONS, Predictions)
+    check_seal(directory, paths.PREDICTIONS)
+    return content
 
 
 def _entry(
