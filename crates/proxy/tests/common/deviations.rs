@@ -92,7 +92,7 @@ pub(crate) fn normalised(reply: &[u8]) -> Vec<u8> {
         kept.push(byte);
         rest = after;
         let is_seconds = matches!(byte, b't' | b'l' | b'-' | b'=')
-            && [&b" t"[..], b" l", b" exp=-", b" la="].iter().any(|name| kept.ends_with(name));
+            && [&b" t"[..], b" l", b" exp=", b" exp=-", b" la="].iter().any(|name| kept.ends_with(name));
         if is_seconds {
             rest = &rest[rest.iter().take_while(|byte| byte.is_ascii_digit()).count()..];
         } else if byte == b' ' && kept.ends_with(b"VERSION ") {
