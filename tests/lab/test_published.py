@@ -244,6 +244,8 @@ def test_findings_appear_in_the_analysis_and_on_the_page(run_folder, monkeypatch
     run["spec"]["published"] = dataclasses.asdict(Published("A study", (told,)))
     (run_folder / "run.json").write_text(json.dumps(run))
     content = analyse(run_folder)
+    # The predictions of an earlier analysis would be refused.
+    predict(run_folder)
     assert content.published.counts["yes"] == 1
     assert content.facts[-1] == "Of 1 findings of A study, 1 are reproduced and 0 are not."
     text = page(read_content(run_folder), [])
