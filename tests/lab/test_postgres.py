@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -109,6 +110,22 @@ def test_every_trial_has_a_fresh_database(tmp_path):
             database.counters()
         database.prepare(trial)
         assert database.query("SELECT count(*) FROM queue") == [["0"]]
+
+
+def test_final_counters_include_the_last_transactions_of_every_client(tmp_path):
+    """The client ends while its server process works; the process counts its transactions when it ends."""
+    postgres_or_skip()
+    trial = a_trial()
+    with RunDatabase(Testbed(), programs_of((trial,)), (trial,), tmp_path) as database:
+        database.prepare(trial)
+        before = database.counters()["commits"]
+        client = database._server.connect("waystage_trial")
+        for _ in range(100):
+            client.query("SELECT 1")
+        text = b"SELECT pg_sleep(0.5)\0"
+        client._socket.sendall(b"Q" + struct.pack("!I", 4 + len(text)) + text)
+        client.close()
+        assert database.final_counters()["commits"] >= before + 100
 
 
 def test_the_server_of_a_killed_lab_exits_and_the_next_lab_removes_its_folder(tmp_path):

@@ -67,8 +67,8 @@ def run_trial(
             if len(loads) > 1:
                 overlap = _overlap(directory, system)
                 system.merge_summaries()
-        # The counters of the database are complete after all programs have exited.
-        counted["after"] = database.counters() if database else None
+        # The counters are complete after all programs and their server processes have ended.
+        counted["after"] = database.final_counters() if database else None
     except LabError as error:
         failure = str(error)
     failure = failure or _failure_of(system.processes)

@@ -3,6 +3,7 @@
 The message service creates its tables once, in a template. Knows nothing of measurements.
 """
 
+import time
 from pathlib import Path
 from types import TracebackType
 
@@ -36,6 +37,11 @@ SELECT d.xact_commit, d.xact_rollback, d.tup_inserted, d.tup_deleted, w.wal_reco
     to_jsonb(w) ->> 'wal_sync', pg_current_wal_insert_lsn() - '0/0'::pg_lsn
 FROM pg_stat_wal AS w, pg_stat_database AS d WHERE d.datname = '{_TRIAL}'
 """
+_CLIENTS = (
+    f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{_TRIAL}' AND backend_type = 'client backend'"
+)
+# A server process ends soon after its client, but after its running statement.
+_LAST_CLIENT_WITHIN_S, _POLL_S = 60.0, 0.01
 _FURTHER_INDEXES = """
 SELECT i.relname FROM pg_index AS x JOIN pg_class AS i ON i.oid = x.indexrelid JOIN pg_class AS t ON t.oid = x.indrelid
 WHERE t.relname = 'message' AND NOT x.indisprimary AND pg_get_indexdef(x.indexrelid) LIKE '%sender%'
@@ -108,6 +114,22 @@ class RunDatabase:
             raise TestbedError("database: the database of the trial no longer exists")
         values = (None if value is None else int(float(value)) for value in rows[0])
         return dict(zip(COUNTERS, values, strict=True))
+
+    def final_counters(self) -> dict[str, int | None]:
+        """Return the counters after the server process of every client has ended.
+
+        A server process adds its last transactions to the counters when it ends, which is after its client has ended.
+        """
+        assert self._connection is not None, "the server is running"
+        end = time.monotonic() + _LAST_CLIENT_WITHIN_S
+        while (open_connections := self._connection.query(_CLIENTS)[0][0]) != "0":
+            if time.monotonic() > end:
+                raise TestbedError(
+                    f"database: {open_connections} connections are open {_LAST_CLIENT_WITHIN_S:g} s after all programs "
+                    "have ended, so its counters are not complete"
+                )
+            time.sleep(_POLL_S)
+        return self.counters()
 
     def facts(self) -> DatabaseFacts:
         """Return the facts for `trial.json`; none if the server did not start."""
