@@ -8,6 +8,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -174,6 +175,39 @@ def test_a_delay_is_emulated_or_refused(tmp_path):
         return
     with emulated(settings, tmp_path) as testbed:
         assert 10.0 <= testbed.facts().links["far"].round_trip_median_ms < 20.0
+
+
+def test_hosts_at_a_time_scale(tmp_path):
+    described = {
+        "far": HostSettings(up_mbit=200.0, cores=1.0),
+        "near": HostSettings(cores=2.0, core_speed=0.1),
+    }
+    settings = TestbedSettings(kind="netns", time_scale=20.0, hosts=described)
+    if not can_emulate(settings):
+        return
+    with emulated(settings, tmp_path) as testbed:
+        facts = testbed.facts()
+        assert (
+            facts.time_scale == 20 and facts.links["far"].cores == 0.05 and facts.links["near"].cores == 0.01
+        )
+        (check,) = facts.links["far"].checks
+        assert check.asked == 10.0 and abs(check.error) <= LIMIT
+        assert testbed.filling_host("far").name == "meter"
+        # Without a longer time-out, TCP would send the data in a long queue again.
+        listener = testbed.host("near").inside(
+            lambda: socket.create_server((testbed.host("near").address, 0))
+        )
+        address = listener.getsockname()
+        with listener, testbed.host("far").inside(lambda: socket.create_connection(address)) as client:
+            state = client.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 16)
+            assert int.from_bytes(state[8:12], sys.byteorder) >= 20 * 200_000
+        quota = [
+            Path(f"{group}/near/{name}").read_text().split()
+            for group in cgroups.find_hierarchy().groups()
+            for name in ("cpu.max", "cpu.cfs_quota_us", "cpu.cfs_period_us")
+            if Path(f"{group}/near/{name}").is_file()
+        ]
+        assert [number for words in quota for number in words] == ["1000", "100000"]
 
 
 def test_a_link_that_differs_from_its_settings_ends_the_run(tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ from waylab.spec import Assignment, HostSettings, Load, System, TestbedSettings
 from waylab.testbed import Feature, Testbed, check_requirements, open_testbed
 from waylab.testbed.machine import Machine
 from waylab.testbed.netns import cgroups
-from waylab.testbed.netns.links import Measurement, checks
+from waylab.testbed.netns.links import SECONDS, Measurement, checks, measuring_s
 from waylab.testbed.netns.network import FRAME_BYTES, _shape, burst_bytes
 from waylab.testbed.netns.owner import this_process
 
@@ -99,6 +99,36 @@ def test_more_cores_than_the_machine_has_need_oversubscribe():
     check_requirements(dataclasses.replace(two, oversubscribe=True), (ATrial(),), AMachine(2))
     check_requirements(two, (ATrial(),), AMachine(3))
     check_requirements(two, (ATrial(load=("b",), backends=("b",)),), AMachine(1))
+
+
+def test_a_time_scale_makes_hosts_fit():
+    two = settings({"cores": 8.0}, {"cores": 4.0, "core_speed": 0.5}, time_scale=4)
+    assert "have 2.5 cores together" in (line := refusal(two, AMachine(2)))
+    assert "a larger testbed.time_scale (it is 4)" in line
+    check_requirements(dataclasses.replace(two, time_scale=5.0), (ATrial(),), AMachine(2))
+    line = refusal(settings({"cores": 0.5}, time_scale=1000), AMachine(2))
+    assert (
+        "testbed.hosts.a: has 0.0005 of a core of this machine, and the kernel's smallest share is 0.001"
+        in line
+    )
+
+
+def test_hosts_at_a_time_scale_have_lower_rates_and_longer_delays():
+    described = {"cores": 2.0, "core_speed": 0.5, "up_mbit": 100.0, "delay_ms": 3.0}
+    host = settings(described, time_scale=20.0).emulated("a")
+    assert (host.cores, host.up_mbit, host.down_mbit, host.delay_ms) == (0.05, 5.0, None, 60.0)
+    assert settings(described).emulated("a").cores == 1.0
+    assert burst_bytes(5.0, 20.0) == burst_bytes(100.0), "a burst is of bytes"
+    assert measuring_s(host) == (pytest.approx(4.8), SECONDS), "40 round trips"
+    assert measuring_s(HostSettings(up_mbit=2.0), 2)[0] == pytest.approx(2 * 400 * 1514 * 8 / 2e6)
+
+
+@pytest.mark.parametrize(
+    ("cores", "quota_us", "period_us"),
+    [(4.0, 40_000, 10_000), (0.1, 1000, 10_000), (0.05, 1000, 20_000), (0.001, 1000, 1_000_000)],
+)
+def test_a_small_share_has_a_longer_period(cores, quota_us, period_us):
+    assert cgroups.quota_and_period_us(cores) == (quota_us, period_us)
 
 
 def test_cores_are_counted_trial_by_trial():

@@ -141,6 +141,18 @@ def test_the_smallest_specification_has_all_defaults(tmp_path):
             "[testbed.hosts]\na = { up_mbits = 3 }",
             "testbed.hosts.a.up_mbits is not a key; did you mean testbed.hosts.a.up_mbit?",
         ),
+        (
+            "[testbed.hosts]\na = { delay_ms = -1 }",
+            "testbed.hosts.a.delay_ms = -1: should be above 0 up to 10000",
+        ),
+        (
+            "[testbed]\nkind = 'netns'\ntime_scale = 0.5",
+            "testbed.time_scale = 0.5: should be from 1 up to 1000",
+        ),
+        (
+            "[testbed]\ntime_scale = 20",
+            'testbed.time_scale: only emulated hosts can be slower; set testbed.kind = "netns"',
+        ),
         ("[testbed.hosts]\na = { up_mbit = 0 }", "testbed.hosts.a.up_mbit = 0: should be from 1 up to 30000"),
         ("[testbed.hosts]\na = { cores = true }", "testbed.hosts.a.cores = True: should be a number"),
         (

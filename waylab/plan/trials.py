@@ -20,6 +20,7 @@ from waylab.spec import (
     PredictionSplit,
     Spec,
     System,
+    at_time_scale,
     configurations,
     matches,
     mean_of_variate_s,
@@ -46,6 +47,8 @@ class Trial:
     assignment: Assignment = field(default_factory=Assignment)
     # The use of the trial for models: calibration, held-out, or neither ("").
     role: str = ""
+    # Times of system and load are already multiplied by it, and rates divided.
+    time_scale: float = 1.0
 
     @property
     def expected_s(self) -> float:
@@ -80,7 +83,8 @@ def make_plan(spec: Spec) -> Plan:
             order = list(range(len(planned)))
             random.Random(f"{spec.design.seed}/{block}").shuffle(order)
         for index in order:
-            levels, settings = planned[index]
+            levels, described = planned[index]
+            settings = at_time_scale(described, spec.testbed.time_scale)
             name = configuration_name([one for one in levels if one[0] in varied])
             identity = f"b{block:02}-{_slug(name)}"
             trials.append(
@@ -95,6 +99,7 @@ def make_plan(spec: Spec) -> Plan:
                     seed=_seed(spec.design.seed, identity),
                     assignment=settings.assignment,
                     role=_role(spec.predict, levels),
+                    time_scale=spec.testbed.time_scale,
                 )
             )
     return Plan(tuple(trials))

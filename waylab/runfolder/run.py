@@ -217,6 +217,7 @@ class PlannedTrial(Struct, frozen=True, kw_only=True):
     assignment: dict[str, list[str]]  # names of hosts by role
     role: str  # calibration, held-out or ""
     expected_s: float  # expected duration in seconds
+    time_scale: float = 1.0  # seconds of this trial for one second of the described hosts
 
     def __post_init__(self) -> None:
         """Check the name of the trial's folder."""

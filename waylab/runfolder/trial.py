@@ -50,7 +50,7 @@ class Link(Struct, frozen=True, kw_only=True):
     """The link of an emulated host, as described and as measured before the first trial."""
 
     profile: str  # name of a known machine; "" for none
-    cores: float | None  # cores of the host; null without a limit
+    cores: float | None  # CPU time of the host, in cores of this machine; null without a limit
     up_mbit: float | None  # rate of what the host sends, in Mbit/s of Ethernet frames; null without a limit
     down_mbit: float | None  # rate of what the host receives, in Mbit/s of Ethernet frames
     delay_ms: float | None  # one-way delay in milliseconds
@@ -59,6 +59,7 @@ class Link(Struct, frozen=True, kw_only=True):
     round_trip_min_ms: float | None = None  # shortest measured round trip in milliseconds
     up_payload_mbit: float | None = None  # measured rate of payload that the host sends, in Mbit/s
     down_payload_mbit: float | None = None  # measured rate of payload that the host receives, in Mbit/s
+    core_speed: float | None = None  # speed of the cores, relative to this machine; null for 1
     segment_bytes: int | None = None  # payload of a full TCP segment, in bytes
     attempt: int | None = None  # number of the measurement that was accepted
     measured_unix_s: float | None = None  # when the link was measured, in seconds since 1970
@@ -72,6 +73,7 @@ class TestbedFacts(Struct, frozen=True, kw_only=True):
     kind: str = "local"  # local or netns
     pinning: str | None = None  # shared or apart: how cores of emulated hosts are limited
     cores_usable: int | None = None  # cores of the machine that the lab may use
+    time_scale: Amount = 1.0  # seconds here for one second of the described hosts
     links: dict[str, Link] = field(default_factory=dict)  # links by name of the host; empty on this machine
 
 

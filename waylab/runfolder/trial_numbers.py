@@ -197,6 +197,7 @@ class TrialNumbers(Struct, frozen=True, kw_only=True):
     database: dict[
         str, float
     ]  # commits, WAL bytes and so on per request and per message; empty without a database
+    time_scale: float = 1.0  # seconds of this trial for one second of the described hosts
     outcomes: dict[str, int] = field(default_factory=dict)  # recorded requests by outcome
     stages: dict[str, OperationStages[float]] = field(default_factory=dict)  # by operation, `all` first
     queue_length: QueueLength[float] | None = None  # null without records of a proxy or service

@@ -20,6 +20,7 @@ from waylab.spec.schema import (
 )
 from waylab.spec.settings import Backends, Database, Load, Messages, Proxy
 from waylab.spec.systems import System, SystemUnderTest
+from waylab.spec.time_scale import at_time_scale
 from waylab.spec.variates import mean_size_bytes, mean_time_s
 
 __all__ = [
@@ -49,6 +50,7 @@ __all__ = [
     "TestbedSettings",
     "apply_level",
     "at_scale",
+    "at_time_scale",
     "configurations",
     "matches",
     "mean_of_variate_s",

@@ -3,7 +3,7 @@
 Knows nothing of how a testbed emulates hosts.
 """
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 from waylab.spec import checks
 from waylab.spec.checks import setting
@@ -18,10 +18,14 @@ PROFILES: dict[str, dict[str, float]] = {
 
 @dataclass(frozen=True)
 class HostSettings:
-    """One machine: 10^6 bit/s of Ethernet frames each way, one-way delay, cores. None means no limit."""
+    """One machine: 10^6 bit/s of Ethernet frames each way, one-way delay, cores. None means no limit.
+
+    `core_speed` is the speed of its cores, relative to a core of the machine that emulates it.
+    """
 
     profile: str = setting(checks.one_of(*PROFILES), "")
     cores: float | None = setting(checks.number(0.05, 1024), None)
+    core_speed: float | None = setting(checks.number(0.001, 100), None)
     up_mbit: float | None = setting(checks.number(1, 30_000), None)
     down_mbit: float | None = setting(checks.number(1, 30_000), None)
     delay_ms: float | None = setting(checks.number(0, 10_000, above=True), None)
@@ -36,7 +40,19 @@ class TestbedSettings:
     kind: str = setting(checks.one_of("local", "netns"), "local")
     pinning: str = setting(checks.one_of("shared", "apart"), "shared")
     oversubscribe: bool = setting(checks.flag, False)
+    time_scale: float = setting(checks.number(1, 1000), 1.0)
     hosts: dict[str, HostSettings] = field(default_factory=dict)
+
+    def emulated(self, name: str) -> HostSettings:
+        """Return a host as this machine emulates it: cores and rates divided by the time scale, delay multiplied."""
+        described, scale = self.hosts[name], self.time_scale
+        return replace(
+            described,
+            cores=described.cores and described.cores * (described.core_speed or 1.0) / scale,
+            up_mbit=described.up_mbit and described.up_mbit / scale,
+            down_mbit=described.down_mbit and described.down_mbit / scale,
+            delay_ms=described.delay_ms and described.delay_ms * scale,
+        )
 
 
 @dataclass(frozen=True)

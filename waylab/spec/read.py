@@ -22,6 +22,7 @@ from waylab.spec.schema import Pattern, PredictionSplit, Spec, StoppingSettings,
 from waylab.spec.settings import Load
 from waylab.spec.systems import System
 from waylab.spec.tables import Table, section
+from waylab.spec.time_scale import at_time_scale
 
 
 def read_spec(path: Path, scale: str = FULL) -> Spec:
@@ -192,6 +193,8 @@ def _check_whole(spec: Spec) -> None:
         )
     if spec.report.x and spec.report.x not in [factor.name for factor in spec.factors]:
         raise ValueError(f"report.x = {spec.report.x!r}: is not a factor")
+    if spec.testbed.kind == "local" and spec.testbed.time_scale != 1:
+        raise ValueError('testbed.time_scale: only emulated hosts can be slower; set testbed.kind = "netns"')
     _check_stopping(spec)
     combinations = configurations(spec.factors, spec.design, spec.settings)
     check_compares(spec, [labels for labels, _ in combinations])
@@ -202,6 +205,7 @@ def _check_whole(spec: Spec) -> None:
         _check_values(system, load)
         system.under_test.check(system, load, generators)
         check_assignment(spec.testbed, settings.assignment, system.programs(generators))
+        at_time_scale(settings, spec.testbed.time_scale)
         _check_loop(load)
         _check_generators(load, generators)
 

@@ -82,6 +82,10 @@ class Testbed:
         """Return the host of that name; None is the host of a role without an assignment."""
         return Host(name or "here")
 
+    def filling_host(self, name: str | None) -> Host:
+        """Return the host from which data are stored before the load of host `name`."""
+        return self.host(name)
+
     def facts(self) -> TestbedFacts:
         """Return the facts for `trial.json`: the kind of testbed, and the measured links."""
         return TestbedFacts(kind=self.kind)

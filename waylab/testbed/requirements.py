@@ -11,7 +11,7 @@ from waylab.plan import Trial
 from waylab.spec import HostSettings, TestbedSettings, size_bytes
 from waylab.testbed.hosts import Testbed
 from waylab.testbed.machine import Machine
-from waylab.testbed.netns import NetnsTestbed
+from waylab.testbed.netns import NetnsTestbed, cgroups
 
 # Standard streams, listeners, record files, and files that the runtime opens.
 _DESCRIPTORS_BESIDE = 64
@@ -25,7 +25,7 @@ def used_hosts(trials: tuple[Trial, ...]) -> list[str]:
 
 def cores_described(settings: TestbedSettings, trial: Trial) -> float:
     """Return the number of cores of all hosts of a trial."""
-    return sum(settings.hosts[name].cores or 0.0 for name in _hosts(trial))
+    return sum(settings.emulated(name).cores or 0.0 for name in _hosts(trial))
 
 
 def _hosts(trial: Trial) -> list[str]:
@@ -37,17 +37,19 @@ def check_requirements(settings: TestbedSettings, trials: tuple[Trial, ...], mac
     check_capacity(trials)
     if settings.kind == "local":
         return
-    used = {name: settings.hosts[name] for name in used_hosts(trials)}
+    used = {name: settings.emulated(name) for name in used_hosts(trials)}
     if {"lab", "meter", "switch"} & set(used):
         raise LabError("testbed.hosts: `lab`, `meter` and `switch` are reserved names; rename the host")
     check_kernel(used, machine)
+    _check_shares(used)
     most = max(cores_described(settings, trial) for trial in trials)
     if settings.pinning == "apart":
         _check_apart(used, machine)
     if most > machine.cores and not settings.oversubscribe:
         raise LabError(
             f"testbed.hosts: the hosts of a trial have {most:g} cores together, this machine has {machine.cores}; "
-            f"use fewer, set testbed.oversubscribe = true (the report mentions it), {_LOCAL}"
+            f"use fewer, a larger testbed.time_scale (it is {settings.time_scale:g}), or set "
+            f"testbed.oversubscribe = true (the report mentions it), {_LOCAL}"
         )
 
 
@@ -75,6 +77,16 @@ def check_kernel(used: dict[str, HostSettings], machine: Machine) -> None:
             what = {"netem": "leave delay_ms out", "tbf": "leave the rates out", "quotas": "leave cores out"}
             advice = f"{what[finding.name]}, {_LOCAL}" if finding.name in what else _LOCAL.removeprefix("or ")
             raise LabError(f'testbed.kind = "netns": {finding.text}; {advice}')
+
+
+def _check_shares(used: dict[str, HostSettings]) -> None:
+    """Refuse a share of a CPU that is smaller than the kernel's smallest quota."""
+    for name, host in used.items():
+        if host.cores and host.cores < cgroups.CORES_MIN:
+            raise LabError(
+                f"testbed.hosts.{name}: has {host.cores:g} of a core of this machine, and the kernel's smallest "
+                f"share is {cgroups.CORES_MIN:g}; use a smaller testbed.time_scale, a larger core_speed, {_LOCAL}"
+            )
 
 
 def _check_apart(used: dict[str, HostSettings], machine: Machine) -> None:

@@ -56,6 +56,16 @@ def metric_of(numbers: TrialNumbers, metric: str) -> float | None:
     return response_of(numbers, "all", metric)
 
 
+def described_metric_of(numbers: TrialNumbers, metric: str) -> float | None:
+    """Return one number of a trial as the described hosts would have it, without the time scale of their emulation."""
+    value = metric_of(numbers, metric)
+    if value is None:
+        return None
+    if metric == "throughput_per_s":
+        return value * numbers.time_scale
+    return value / numbers.time_scale if "response_" in metric and metric.endswith("_ns") else value
+
+
 def more_is_better(metric: str) -> int:
     """Return +1 if larger values of a metric are better, -1 if smaller ones are, 0 if neither is known."""
     if metric == "throughput_per_s":

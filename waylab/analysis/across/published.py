@@ -10,7 +10,7 @@ from statistics import median
 
 from waylab.analysis.across.contrasts import meant, metric_model
 from waylab.analysis.across.intervals import interval
-from waylab.analysis.across.metrics import metric_of
+from waylab.analysis.across.metrics import described_metric_of, metric_of
 from waylab.analysis.across.two_levels import largest_effect
 from waylab.analysis.statistics.blocks import Contrast, contrast_of_mean, holm
 from waylab.runfolder.analysis import FindingResult, PublishedResults
@@ -136,7 +136,9 @@ def _log_ratios(finding: PublishedFinding, used: Trials) -> list[float]:
 
 
 def _value(finding: PublishedFinding, used: Trials) -> _Ours | None:
-    values = [metric_of(one.measured(), finding.metric) for one in used if meant(one.levels, finding.of)]
+    values = [
+        described_metric_of(one.measured(), finding.metric) for one in used if meant(one.levels, finding.of)
+    ]
     logs = [math.log(value) for value in values if value]
     return _judged(finding, contrast_of_mean(logs), len(logs)) if logs else None
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from msgspec.structs import asdict
 
 from waylab.analysis.across.contrasts import NO_PAIR, MetricModel, meant, metric_model
-from waylab.analysis.across.metrics import metric_of, metric_words, value_words
+from waylab.analysis.across.metrics import described_metric_of, metric_words, value_words
 from waylab.analysis.across.rule_words import claim_text, conclusion_text, pooled_text, shown
 from waylab.analysis.across.two_levels import largest_effect
 from waylab.analysis.statistics.blocks import DEGREES_MIN, Contrast, contrast_of_mean, holm
@@ -105,7 +105,7 @@ def _value(rule: RefutationRule, trials: Trials) -> Quantity:
     blocks: dict[int, dict[str, float]] = {}
     others: list[dict[str, str]] = []
     for trial in trials:
-        value = metric_of(trial.numbers, rule.metric) if trial.used and trial.numbers else None
+        value = described_metric_of(trial.numbers, rule.metric) if trial.used and trial.numbers else None
         if value and value > 0 and meant(trial.levels, rule.of):
             blocks.setdefault(trial.block, {})[trial.configuration] = math.log(value)
             others.append({name: label for name, label in trial.levels.items() if name not in rule.of})

@@ -71,6 +71,7 @@ def testbed_summary(trials: list[Artifacts]) -> TestbedSummary:
         pinning=last.pinning,
         cores_usable=last.cores_usable,
         links=last.links,
+        time_scale=last.time_scale,
         cores_described=cores,
         oversubscribed=last.cores_usable is not None and cores > last.cores_usable,
     )

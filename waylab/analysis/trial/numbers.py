@@ -155,6 +155,7 @@ def _numbers(
         cpu=_cpu(artifacts, load),
         links=_links(artifacts, load),
         database=database_use(outcome, load),
+        time_scale=plan.time_scale,
     )
 
 

@@ -26,11 +26,20 @@ def hosts_table(content: Content) -> str:
         for name, link in links.items()
     ]
     headings = ["host", "profile", "cores", "up, Mbit/s", "down, Mbit/s", "delay, ms", "round trip, ms"]
+    scale = content.analysis.testbed.time_scale
+    scaled = (
+        ""
+        if scale == 1
+        else (
+            f" Time scale {scale:g}: one second of the described hosts takes {scale:g} s here. "
+            f"The described rates are {scale:g} times as high, the described delays {scale:g} times shorter."
+        )
+    )
     return table(
         headings,
         rows,
         "Emulated hosts. Rates are of Ethernet frames; in brackets the TCP payload that was measured before the "
-        "trials, in Mbit/s, and how far it is from what such frames carry. – has no limit.",
+        "trials, in Mbit/s, and how far it is from what such frames carry. – has no limit." + scaled,
     )
 
 
@@ -55,6 +64,13 @@ def threats(content: Content) -> list[str]:
             f"The hosts of a trial have {shown(testbed.cores_described, lambda number: f'{number:g}')} cores "
             f"together, the machine has {shown(testbed.cores_usable)}: a limit that is not one of a link may be "
             "one of this machine."
+        )
+    if testbed.time_scale != 1:
+        found.append(
+            f"Everything is {testbed.time_scale:g} times slower than on the described hosts, except for system "
+            "calls, wake-ups and the timers of the kernel. Rules and findings about rates and times are converted "
+            f"to the described hosts: rates times {testbed.time_scale:g}, times divided by it. "
+            "All other numbers are as measured here."
         )
     if testbed.pinning == "shared" and any(link.cores for link in testbed.links.values()):
         found.append(

@@ -4,6 +4,7 @@ The owner has a group, with one below it for each host. The lab changes only gro
 """
 
 import contextlib
+import math
 import os
 import signal
 import time
@@ -15,6 +16,10 @@ from waylab.testbed.processes import TestbedError
 
 # A host that has used its quota is throttled until the period ends. A short period keeps each pause short.
 PERIOD_US = 10_000
+# Limits of the kernel: no quota below 1 ms, no period above 1 s. Small shares therefore have longer periods.
+_QUOTA_MIN_US = 1000
+_PERIOD_MAX_US = 1_000_000
+CORES_MIN = _QUOTA_MIN_US / _PERIOD_MAX_US
 _REMOVED_WITHIN_S = 2.0
 _PROCS = "cgroup.procs"
 _LAB = "lab"
@@ -77,7 +82,7 @@ class CpuGroups:
                 self._make_parent()
             group.mkdir()
             if cores:
-                self._ration(group, max(1000, round(cores * PERIOD_US)))
+                self._ration(group, *quota_and_period_us(cores))
             self._weigh(group, cores or len(os.sched_getaffinity(0)))
         except OSError as error:
             raise TestbedError(
@@ -120,17 +125,23 @@ class CpuGroups:
         # By default all hosts together would have the weight of one process outside any group.
         self._weigh(self._group, _PRECEDENCE)
 
-    def _ration(self, group: Path, quota_us: int) -> None:
+    def _ration(self, group: Path, quota_us: int, period_us: int) -> None:
         if self._hierarchy.version == 1:
-            _write(group / "cpu.cfs_period_us", str(PERIOD_US))
+            _write(group / "cpu.cfs_period_us", str(period_us))
             _write(group / "cpu.cfs_quota_us", str(quota_us))
         else:
-            _write(group / "cpu.max", f"{quota_us} {PERIOD_US}")
+            _write(group / "cpu.max", f"{quota_us} {period_us}")
 
     def _weigh(self, group: Path, processes: float) -> None:
         """Give a group the weight of this number of processes."""
         name, default, least, most = _WEIGHTS[self._hierarchy.version]
         _write(group / name, str(min(most, max(least, round(default * processes)))))
+
+
+def quota_and_period_us(cores: float) -> tuple[int, int]:
+    """Return the CPU time of a group in each period, and the period: the shortest that the kernel permits."""
+    period_us = max(PERIOD_US, math.ceil(_QUOTA_MIN_US / cores))
+    return round(cores * period_us), period_us
 
 
 def remove_leftovers(hierarchy: Hierarchy) -> list[str]:

@@ -19,7 +19,10 @@ from waylab.testbed.processes import TestbedError
 # For each direction at the first attempt; each further attempt lasts twice as long.
 SECONDS = 0.5
 ATTEMPTS = 3
-# An unlimited direction is measured, too: it shows the maximum of the machine.
+# So many frames resolve a rate to 0.3 %, after the first fifth of the time.
+_FRAMES = 400
+# The first fifth of the time includes the slow start of TCP.
+_ROUND_TRIPS = 40
 _ENDS_WITHIN_S = 4 * meter.TIMEOUT_S
 # Round trip of an emulated link without delay, on a machine with other load.
 _ROUND_TRIP_SLACK_MS = 0.5
@@ -71,7 +74,24 @@ class LinkMeasurement:
         )
 
 
-def measure_links(hosts: dict[str, Host], far: Host, logs: Path, seconds: float) -> dict[str, Measurement]:
+def measuring_s(settings: HostSettings, times: float = 1.0) -> tuple[float, float]:
+    """Return how long each direction is measured: longer for slow links and long delays.
+
+    An unlimited direction is measured, too: it shows the maximum of the machine.
+    """
+    delay_s = (settings.delay_ms or 0.0) * 1e-3
+    up_s, down_s = (
+        max(SECONDS, _FRAMES * FRAME_BYTES * 8e-6 / rate_mbit, _ROUND_TRIPS * 2 * delay_s)
+        if rate_mbit
+        else SECONDS
+        for rate_mbit in (settings.up_mbit, settings.down_mbit)
+    )
+    return times * up_s, times * down_s
+
+
+def measure_links(
+    hosts: dict[str, Host], far: Host, logs: Path, seconds: dict[str, tuple[float, float]]
+) -> dict[str, Measurement]:
     """Measure the link of every host against a host with an unlimited link."""
     logs.mkdir(parents=True, exist_ok=True)
     program = [sys.executable, "-I", meter.__file__]
@@ -80,9 +100,11 @@ def measure_links(hosts: dict[str, Host], far: Host, logs: Path, seconds: float)
         address = server.wait_until_ready()
         found = {}
         for name, host in hosts.items():
-            client = host.start(f"meter-{name}", [*program, "measure", address, str(seconds)], logs)
+            up_s, down_s = seconds[name]
+            command = [*program, "measure", address, str(up_s), str(down_s)]
+            client = host.start(f"meter-{name}", command, logs)
             try:
-                if not client.wait(_ENDS_WITHIN_S) or client.exit_code != 0:
+                if not client.wait(_ENDS_WITHIN_S + 2 * (up_s + down_s)) or client.exit_code != 0:
                     raise TestbedError(f"link of {name}: cannot be measured{client.last_error_line()}")
                 found[name] = Measurement(**json.loads(client.stdout.read_text(encoding="utf-8")))
             finally:

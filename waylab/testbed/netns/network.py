@@ -29,13 +29,18 @@ _QUEUE_BYTES = 4 << 20
 _DELAYED_FRAMES = 100_000
 _ROOT, _CHILD = 0x10000, 0x20000
 _PORTS_FIRST, _PORTS = 16384, 49152
+_NETWORK, _LINK_SCOPE = "10.77.0.0/24", 253
+# The default of Linux.
+_RTO_MIN_MS = 200
+_RTAX_RTO_MIN = 13
 
 
 class EmulatedNetwork:
     """The namespaces of a run. Addresses are 10.77.0.1 and up, in the order of the hosts."""
 
-    def __init__(self, owner: Owner, hosts: dict[str, HostSettings]) -> None:
+    def __init__(self, owner: Owner, hosts: dict[str, HostSettings], time_scale: float = 1.0) -> None:
         self._owner = owner
+        self._time_scale = time_scale
         self._settings = {**hosts, METER: HostSettings()}
         self._made: list[str] = []
         self._ports: dict[str, int] = {}
@@ -98,13 +103,15 @@ class EmulatedNetwork:
             host.addr("add", index=interface, address=address, prefixlen=24)
             host.link("set", index=_index(host, "lo"), state="up")
             host.link("set", index=interface, state="up")
-            _shape(host, interface, settings.up_mbit, settings.delay_ms)
+            _shape(host, interface, settings.up_mbit, settings.delay_ms, self._time_scale)
             _set_up(index, len(self._settings))
+            if self._time_scale > 1:
+                _slow_down(host, interface, address, self._time_scale)
 
         def at_switch(switch: Any) -> int:
             port = _index(switch, _port(index))
             switch.link("set", index=port, master=self._bridge, state="up")
-            _shape(switch, port, settings.down_mbit, settings.delay_ms)
+            _shape(switch, port, settings.down_mbit, settings.delay_ms, self._time_scale)
             return port
 
         namespaces.with_netlink(self._create(name), at_host)
@@ -118,18 +125,21 @@ def _add_bridge(switch: Any) -> int:
     return bridge
 
 
-def burst_bytes(rate_mbit: float) -> int:
-    """Return how many bytes may leave at once."""
-    return max(_BURST_MIN_BYTES, round(rate_mbit * 1e6 / 8 * _BURST_S))
+def burst_bytes(rate_mbit: float, time_scale: float = 1.0) -> int:
+    """Return how many bytes may leave at once: the time scale changes the time of a burst and not its bytes."""
+    return max(_BURST_MIN_BYTES, round(rate_mbit * 1e6 / 8 * _BURST_S * time_scale))
 
 
-def _shape(route: Any, interface: int, rate_mbit: float | None, delay_ms: float | None) -> None:
+def _shape(
+    route: Any, interface: int, rate_mbit: float | None, delay_ms: float | None, time_scale: float = 1.0
+) -> None:
     """Shape the traffic that leaves an interface: first the delay, then the rate."""
     parent: dict[str, int] = {}
     handle = _ROOT
     if rate_mbit:
         rate = round(rate_mbit * 1e6 / 8)
-        route.tc("add", "tbf", interface, handle, rate=rate, burst=burst_bytes(rate_mbit), limit=_QUEUE_BYTES)
+        burst = burst_bytes(rate_mbit, time_scale)
+        route.tc("add", "tbf", interface, handle, rate=rate, burst=burst, limit=_QUEUE_BYTES)
         parent, handle = {"parent": _ROOT | 1}, _CHILD
     if delay_ms:
         delay_us = round(delay_ms * 1000)
@@ -145,6 +155,24 @@ def _set_up(index: int, hosts: int) -> None:
     (settings / "ip_local_port_range").write_text(f"{first} {first + width - 1}", encoding="ascii")
     # TCP metrics of one trial must not influence the next.
     (settings / "tcp_no_metrics_save").write_text("1", encoding="ascii")
+
+
+def _slow_down(route: Any, interface: int, address: str, time_scale: float) -> None:
+    """Lengthen the shortest retransmission time-out of TCP by the time scale.
+
+    Otherwise TCP would send data again that still waits in the queue of a slow link.
+    """
+    # The kernel ignores this metric unless it is locked.
+    metrics = {"rto_min": round(_RTO_MIN_MS * time_scale), "lock": 1 << _RTAX_RTO_MIN}
+    route.route(
+        "replace",
+        dst=_NETWORK,
+        oif=interface,
+        scope=_LINK_SCOPE,
+        proto="kernel",
+        prefsrc=address,
+        metrics=metrics,
+    )
 
 
 def _port(index: int) -> str:

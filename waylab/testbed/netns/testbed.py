@@ -66,12 +66,13 @@ class NetnsTestbed(Testbed):
     kind = "netns"
 
     def __init__(self, settings: TestbedSettings, used: list[str], logs: Path, link_error_max: float) -> None:
-        self._described = {name: settings.hosts[name] for name in used}
+        self._described = {name: settings.emulated(name) for name in used}
+        self._time_scale = settings.time_scale
         self._pinning = settings.pinning
         self._logs = logs
         self._link_error_max = link_error_max
         self._owner = this_process()
-        self._network = EmulatedNetwork(self._owner, self._described)
+        self._network = EmulatedNetwork(self._owner, self._described, settings.time_scale)
         self._groups: cgroups.CpuGroups | None = None
         self._hosts: dict[str, Host] = {}
         self._links: dict[str, Link] = {}
@@ -96,11 +97,19 @@ class NetnsTestbed(Testbed):
         assert name is not None, "the specification's check gives every role a host"
         return self._hosts[name]
 
+    def filling_host(self, name: str | None) -> Host:
+        """Return the host from which data are stored before the load: its link is not limited."""
+        return self._hosts[METER] if self._time_scale > 1 else self.host(name)
+
     def facts(self) -> TestbedFacts:
         """Return the settings of all links and their measurements."""
         cores_usable = len(os.sched_getaffinity(0))
         return TestbedFacts(
-            kind=self.kind, pinning=self._pinning, cores_usable=cores_usable, links=dict(self._links)
+            kind=self.kind,
+            pinning=self._pinning,
+            cores_usable=cores_usable,
+            time_scale=self._time_scale,
+            links=dict(self._links),
         )
 
     def counters(self) -> list[HostCounters]:
@@ -134,11 +143,17 @@ class NetnsTestbed(Testbed):
             self._hosts[name] = EmulatedHost(name, address, descriptor, files.get(name), cpus.get(name, []))
 
     def _measure(self) -> None:
-        """Measure every link until it is as described, several times, because the machine may be busy."""
-        waiting = {name: self._hosts[name] for name in self._described}
+        """Measure every link until it is as described, several times, because the machine may be busy.
+
+        The measurement is no load of the host, so it does not run in the host's group.
+        """
+        waiting: dict[str, Host] = {
+            name: EmulatedHost(name, self._network.addresses[name], self._network.descriptors[name], None, [])
+            for name in self._described
+        }
         wrong: dict[str, str] = {}
         for attempt in range(1, links.ATTEMPTS + 1):
-            seconds = links.SECONDS * 2 ** (attempt - 1)
+            seconds = {name: links.measuring_s(self._described[name], 2 ** (attempt - 1)) for name in waiting}
             measured = links.measure_links(waiting, self._hosts[METER], self._logs, seconds)
             wrong = {}
             for name, numbers in measured.items():
@@ -154,7 +169,7 @@ class NetnsTestbed(Testbed):
                 limit = self._link_error_max
                 texts = [f"{name}.{check.text(limit)}" for check in found if abs(check.error) > limit]
                 wrong |= {name: "; ".join(texts)} if texts else {}
-            waiting = {name: self._hosts[name] for name in wrong}
+            waiting = {name: host for name, host in waiting.items() if name in wrong}
             if not waiting:
                 return
         raise TestbedError(

@@ -41,9 +41,10 @@ class RunningKeyValueSystem(RunningSystem):
             command = self.load_command(index, generator, addresses)
             command += ["--clients", "1", "--ratio", "0:1", "--requests", "1"]
             name = generator.name.replace("load", "fill")
-            fillers.append(self.start(self.host_of("load", index), name, command))
+            host = self.testbed.filling_host(self.host_of("load", index).name)
+            fillers.append(self.start(host, name, command))
         for filler in fillers:
-            if not filler.wait(_FILLED_WITHIN_S) or filler.exit_code != 0:
+            if not filler.wait(_FILLED_WITHIN_S * self.trial.time_scale) or filler.exit_code != 0:
                 raise TestbedError(f"{filler.name}: did not set its keys{filler.last_error_line()}")
 
     def server_options(self, index: int, addresses: list[str]) -> list[str]:

@@ -22,6 +22,8 @@ _PORT_ATTEMPTS = 5
 _MERGED_WITHIN_S = 60.0
 # Time for a drained program to finish its requests in flight.
 _DRAINED_WITHIN_S = 2.0
+# The default of the load generator, which is multiplied by the time scale.
+_REPLY_TIMEOUT_S = 10.0
 
 
 class RunningSystem(ABC):
@@ -174,7 +176,10 @@ class RunningSystem(ABC):
     def load_command(self, index: int, generator: Generator, addresses: list[str]) -> list[str]:
         """Return the part of the command that is the same for filling the servers and for the load."""
         target = self.target_options(index, generator, addresses)
-        return [str(self.programs.waystage), "load", *target, "--seed", str(generator.seed), "--quiet"]
+        command = [str(self.programs.waystage), "load", *target, "--seed", str(generator.seed), "--quiet"]
+        if self.trial.time_scale == 1:
+            return command
+        return [*command, "--reply-timeout", seconds_text(_REPLY_TIMEOUT_S * self.trial.time_scale)]
 
     def _start_generator(
         self, index: int, generator: Generator, addresses: list[str], paused: bool
