@@ -16,7 +16,6 @@ import random
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -24,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import kill_run
-from kill_run import START_PATIENCE_S, WAYSTAGE, Postgres, Report, Service, free_ports
+from kill_run import START_PATIENCE_S, WAYSTAGE, Postgres, Report, Service, exit_with, free_ports, keep
 from relay import Relay
 
 SERVICES = 3
@@ -310,15 +309,9 @@ def main() -> int:
             report, memory = run(arguments.seconds, folder, arguments.seed, arguments.pause)
             print("\n".join(lines(report, memory)))
         finally:
-            if arguments.keep:
-                arguments.keep.mkdir(parents=True, exist_ok=True)
-                for file in [*folder.glob("*.log"), *folder.glob("*.json")]:
-                    shutil.copy(file, arguments.keep / file.name)
+            keep(folder, arguments.keep)
     return 1 if report.broken else 0
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        sys.exit("failover_run: stopped before its time, so nothing was counted")
+    exit_with(main)

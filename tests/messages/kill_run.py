@@ -20,9 +20,10 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 # pytest has the folder of the shared helpers in its path; a program has not.
 sys.path.append(str(Path(__file__).parent.parent))
@@ -357,15 +358,25 @@ def main() -> int:
             arguments.operations,
         )
         print("\n".join(report.lines()))
-        if arguments.keep:
-            arguments.keep.mkdir(parents=True, exist_ok=True)
-            for file in [*folder.glob("*.log"), *folder.glob("*.json")]:
-                shutil.copy(file, arguments.keep / file.name)
+        keep(folder, arguments.keep)
     return 1 if report.broken else 0
 
 
-if __name__ == "__main__":
+def keep(folder: Path, place: Path | None) -> None:
+    """Copy the logs and the summary to the place where they are kept, if there is one."""
+    if place:
+        place.mkdir(parents=True, exist_ok=True)
+        for file in [*folder.glob("*.log"), *folder.glob("*.json")]:
+            shutil.copy(file, place / file.name)
+
+
+def exit_with(main: Callable[[], int]) -> NoReturn:
+    """Run the program, and exit with its code."""
     try:
         sys.exit(main())
     except KeyboardInterrupt:
-        sys.exit("kill_run: stopped before its time, so nothing was counted")
+        sys.exit(f"{Path(sys.argv[0]).stem}: stopped before its time, so nothing was counted")
+
+
+if __name__ == "__main__":
+    exit_with(main)
