@@ -39,7 +39,7 @@ def link(error=0.0, **described):
     return settings | measured | {"checks": [check] if settings["up_mbit"] else []}
 
 
-def emulate(directory, share=0.99, error=0.0, cores_usable=2):
+def emulate(directory, share=0.99, error=0.0, cores_usable=2, late_percent=None):
     """Turn a synthetic run into one on emulated hosts whose server sends at a share of its link's rate."""
     path = directory / "run.json"
     run = json.loads(path.read_text())
@@ -50,7 +50,7 @@ def emulate(directory, share=0.99, error=0.0, cores_usable=2):
     links = {
         "client": link(cores=2.0),
         "proxy": link(),
-        "server": link(error, up_mbit=ASKED_MBIT, cores=1.0),
+        "server": link(error, up_mbit=ASKED_MBIT, cores=1.0) | {"process": late_percent is not None},
         "idle": link(0.5, up_mbit=ASKED_MBIT),
     }
     facts = {"kind": "netns", "pinning": "shared", "cores_usable": cores_usable, "links": links}
@@ -60,6 +60,7 @@ def emulate(directory, share=0.99, error=0.0, cores_usable=2):
         (trial / "trial.json").write_text(json.dumps(content | {"testbed": facts}))
         with (trial / "hosts.csv").open("w") as file:
             names = "sent_bytes sent_packets sent_dropped received_bytes received_packets received_dropped throttled_s"
+            names += " late_packets" if late_percent is not None else ""
             rows = csv.DictWriter(file, ["clock_ns", "host", *names.split()])
             rows.writeheader()
             for step in range(-1, 5):
@@ -69,6 +70,9 @@ def emulate(directory, share=0.99, error=0.0, cores_usable=2):
                     counters["sent_bytes"] = round((time_s + 9) * share * ASKED_MBIT * 1e6 / 8)
                     counters["throttled_s"] = 0.25 * (time_s + 9)
                     counters["received_dropped"] = max(0, step)
+                    if late_percent is not None:
+                        counters["sent_packets"] = counters["received_packets"] = 1000 * (step + 9)
+                        counters["late_packets"] = 20 * late_percent * (step + 9)
                     rows.writerow({"clock_ns": START_NS + round(1e9 * time_s), "host": host, **counters})
     return run
 
@@ -100,6 +104,19 @@ def test_link_utilisation_is_bytes_over_rate(empty_run):
     ]
     assert content.testbed.oversubscribed and content.testbed.cores_described == 3
     assert WINDOW_S == 2.0
+
+
+@pytest.mark.parametrize(("late", "passed"), [(4, True), (6, False)])
+def test_a_trial_whose_link_process_was_late_is_not_used(empty_run, late, passed):
+    emulate(empty_run, late_percent=late)
+    content = analyse(empty_run)
+    for trial in content.trials:
+        assert trial.numbers.links.late_share == {"server": pytest.approx(late / 100)}
+    assert content.trials_used == (12 if passed else 0)
+    assert (content.trials[0].reasons == []) is passed
+    if not passed:
+        (reason,) = content.trials[0].reasons
+        assert reason == "link_timing: 6.00 % of the packets of server left its emulated link late, limit 5 %"
 
 
 def test_the_report_says_that_no_link_is_saturated(empty_run):

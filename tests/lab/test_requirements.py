@@ -12,11 +12,13 @@ from waylab.spec import Assignment, HostSettings, Load, System, TestbedSettings
 from waylab.testbed import Feature, Testbed, check_requirements, open_testbed
 from waylab.testbed.machine import Machine
 from waylab.testbed.netns import cgroups
+from waylab.testbed.netns.link_process import Direction
+from waylab.testbed.netns.link_processes import Parts, directions, parts_of
 from waylab.testbed.netns.links import SECONDS, Measurement, checks, measuring_s
 from waylab.testbed.netns.network import FRAME_BYTES, _shape, burst_bytes
 from waylab.testbed.netns.owner import this_process
 
-NEEDED = ("namespaces", "veth", "bridge", "tbf", "netem")
+NEEDED = ("namespaces", "veth", "bridge", "tbf", "netem", "tun")
 
 
 class AMachine(Machine):
@@ -75,18 +77,50 @@ def test_the_local_testbed_needs_nothing(tmp_path):
     ("host", "needs"),
     [
         ({}, ("root", "namespaces", "veth", "bridge")),
-        ({"up_mbit": 100.0}, ("root", "tbf")),
-        ({"down_mbit": 100.0}, ("tbf",)),
-        ({"delay_ms": 1.0}, ("netem",)),
+        ({"up_mbit": 100.0}, ("root", "tbf or tun")),
+        ({"down_mbit": 100.0}, ("tbf or tun",)),
+        ({"delay_ms": 1.0}, ("netem or tun",)),
+        ({"loss": 0.1}, ("tun",)),
         ({"cores": 1.0}, ("quotas",)),
     ],
 )
 def test_only_the_described_features_are_required(host, needs):
-    check_requirements(
-        settings(host), (ATrial(),), AMachine(without=set(("quotas", *NEEDED[3:])) - set(needs))
-    )
-    for name in needs:
-        assert f"no {name};" in refusal(settings(host), AMachine(without=(name,)))
+    described = settings(host)
+    wanted = {name for need in needs for name in need.split(" or ")}
+    check_requirements(described, (ATrial(),), AMachine(without=set(("quotas", *NEEDED[3:])) - wanted))
+    for need in needs:
+        lacking = tuple(need.split(" or "))
+        assert f"no {lacking[-1]};" in refusal(described, AMachine(without=lacking))
+        for left_out in lacking if len(lacking) > 1 else ():
+            check_requirements(described, (ATrial(),), AMachine(without=(left_out,)))
+
+
+KERNEL = frozenset(("tbf", "netem"))
+
+
+@pytest.mark.parametrize(
+    ("host", "links", "kernel", "parts"),
+    [
+        ({}, "process", KERNEL, Parts()),
+        ({"up_mbit": 9.0, "delay_ms": 1.0}, "auto", KERNEL, Parts(tbf=True, netem=True)),
+        ({"up_mbit": 9.0, "delay_ms": 1.0}, "auto", {"tbf"}, Parts(tbf=True, process=True)),
+        ({"up_mbit": 9.0, "delay_ms": 1.0}, "auto", {"netem"}, Parts(netem=True, process=True)),
+        ({"up_mbit": 9.0, "delay_ms": 1.0}, "process", KERNEL, Parts(process=True)),
+        ({"delay_ms": 1.0, "loss": 0.1}, "auto", KERNEL, Parts(process=True)),
+        ({"cores": 1.0}, "auto", {}, Parts()),
+    ],
+)
+def test_a_program_emulates_what_the_kernel_cannot(host, links, kernel, parts):
+    described = HostSettings(**host)
+    assert parts_of(described, links, frozenset(kernel)) == parts
+
+
+def test_no_direction_is_delayed_twice():
+    described = HostSettings(up_mbit=9.0, delay_ms=10.0, queue_kib=64.0)
+    up, down = directions(described, Parts(tbf=True, process=True))
+    assert up == down == Direction(delay_ms=10.0, queue_bytes=65536, late_ms=0.2)
+    up, down = directions(described, Parts(netem=True, process=True))
+    assert (up.delay_ms, up.rate_mbit, down.rate_mbit) == (0.0, 9.0, 0.0)
 
 
 def test_more_cores_than_the_machine_has_need_oversubscribe():
@@ -165,15 +199,17 @@ class ARoute:
 
 def test_frames_pass_the_delay_and_then_the_shaper():
     route = ARoute()
-    _shape(route, 7, 100.0, 2.5)
+    both = HostSettings(delay_ms=2.5)
+    _shape(route, 7, 100.0, both, Parts(tbf=True, netem=True))
     (command, kind, index, handle, rate), (_, second, _, _, delay) = route.calls
     assert (command, kind, index, handle, second) == ("add", "tbf", 7, 0x10000, "netem")
     assert rate["rate"] == 12_500_000 and rate["burst"] == burst_bytes(100.0) == 25_000
     assert delay == {"delay": 2500, "limit": delay["limit"], "parent": 0x10001}
     route = ARoute()
-    _shape(route, 7, None, None)
+    _shape(route, 7, None, HostSettings(), Parts())
+    _shape(route, 7, 100.0, both, Parts(process=True))
     assert route.calls == []
-    _shape(route, 7, None, 1.0)
+    _shape(route, 7, None, both, Parts(netem=True))
     assert [kind for _, kind, *_ in route.calls] == ["netem"] and "parent" not in route.calls[0][4]
     assert burst_bytes(1.0) == 10 * FRAME_BYTES, "a frame must fit, and some more"
 
@@ -182,8 +218,8 @@ def test_the_expected_payload_rate_of_a_link():
     measured = Measurement(
         up_payload_mbit=90.0,
         down_payload_mbit=100.0,
-        round_trip_min_ms=4.5,
-        round_trip_median_ms=4.6,
+        round_trip_min_ms=4.6,
+        round_trip_median_ms=9.9,
         segment_bytes=1448,
     )
     up, delay = checks(HostSettings(up_mbit=100.0, delay_ms=2.0), measured)

@@ -59,6 +59,9 @@ class Link(Struct, frozen=True, kw_only=True):
     round_trip_min_ms: float | None = None  # shortest measured round trip in milliseconds
     up_payload_mbit: float | None = None  # measured rate of payload that the host sends, in Mbit/s
     down_payload_mbit: float | None = None  # measured rate of payload that the host receives, in Mbit/s
+    queue_kib: float | None = None  # space in front of a limited rate, in KiB; null for 4096
+    loss: float | None = None  # share of the frames of each direction that are lost on purpose
+    process: bool | None = None  # whether a program of the lab emulates a part of the link
     core_speed: float | None = None  # speed of the cores, relative to this machine; null for 1
     segment_bytes: int | None = None  # payload of a full TCP segment, in bytes
     attempt: int | None = None  # number of the measurement that was accepted

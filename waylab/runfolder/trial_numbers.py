@@ -173,6 +173,9 @@ class LinkUse(Struct, frozen=True, kw_only=True):
     utilisation: dict[str, float] = field(default_factory=dict)  # share by host and direction
     throttled_share: dict[str, float] = field(default_factory=dict)  # share of time that a host was throttled
     dropped_packets: int | None = None  # packets dropped in the whole trial; null if unknown
+    late_share: dict[str, float] = field(
+        default_factory=dict
+    )  # share of packets that a link's program delayed, by host
 
 
 class TrialNumbers(Struct, frozen=True, kw_only=True):

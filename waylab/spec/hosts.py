@@ -20,6 +20,7 @@ PROFILES: dict[str, dict[str, float]] = {
 class HostSettings:
     """One machine: 10^6 bit/s of Ethernet frames each way, one-way delay, cores. None means no limit.
 
+    `queue_kib` is the space in front of a limited rate, `loss` the share of frames that each direction loses.
     `core_speed` is the speed of its cores, relative to a core of the machine that emulates it.
     """
 
@@ -29,6 +30,8 @@ class HostSettings:
     up_mbit: float | None = setting(checks.number(1, 30_000), None)
     down_mbit: float | None = setting(checks.number(1, 30_000), None)
     delay_ms: float | None = setting(checks.number(0, 10_000, above=True), None)
+    queue_kib: float | None = setting(checks.number(16, 1 << 20), None)
+    loss: float | None = setting(checks.number(0, 0.5, above=True), None)
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,7 @@ class TestbedSettings:
     pinning: str = setting(checks.one_of("shared", "apart"), "shared")
     oversubscribe: bool = setting(checks.flag, False)
     time_scale: float = setting(checks.number(1, 1000), 1.0)
+    links: str = setting(checks.one_of("auto", "process"), "auto")
     hosts: dict[str, HostSettings] = field(default_factory=dict)
 
     def emulated(self, name: str) -> HostSettings:

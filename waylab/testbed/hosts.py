@@ -62,6 +62,8 @@ class HostCounters:
     received_packets: int
     received_dropped: int
     throttled_s: float
+    # Packets that the program of a link forwarded too late.
+    late_packets: int
 
 
 class Testbed:

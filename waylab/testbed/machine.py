@@ -15,6 +15,7 @@ import psutil
 
 from waylab.errors import LabError
 from waylab.testbed.netns import cgroups, namespaces
+from waylab.testbed.netns.link_process import open_tap
 from waylab.testbed.netns.owner import this_process
 
 _CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_SYS_ADMIN": 21}
@@ -61,7 +62,7 @@ class Machine:
     @cached_property
     def network(self) -> dict[str, Feature]:
         """Try every part of a link in a temporary namespace."""
-        names = ("namespaces", "veth", "bridge", "tbf", "netem")
+        names = ("namespaces", "veth", "bridge", "tbf", "netem", "tun")
         if not self.privileged.able:
             return {name: Feature(name, False, self.privileged.text) for name in names}
         name = this_process().name("probe")
@@ -131,6 +132,7 @@ def _try_all(route: Any) -> dict[str, Feature]:
         "bridge": _tried("bridge", lambda: route.link("add", ifname="try2", kind="bridge"), "switches"),
         "tbf": _tried("tbf", lambda: shape("tbf", rate=125_000, burst=15_140, limit=15_140), "rates"),
         "netem": _tried("netem", lambda: shape("netem", delay=1000), "delays"),
+        "tun": _tried("tun", lambda: os.close(open_tap("try3")), "delays and losses"),
     }
 
 

@@ -12,6 +12,7 @@ from waylab.spec import HostSettings, TestbedSettings, size_bytes
 from waylab.testbed.hosts import Testbed
 from waylab.testbed.machine import Machine
 from waylab.testbed.netns import NetnsTestbed, cgroups
+from waylab.testbed.netns.link_processes import parts_of
 
 # Standard streams, listeners, record files, and files that the runtime opens.
 _DESCRIPTORS_BESIDE = 64
@@ -40,7 +41,7 @@ def check_requirements(settings: TestbedSettings, trials: tuple[Trial, ...], mac
     used = {name: settings.emulated(name) for name in used_hosts(trials)}
     if {"lab", "meter", "switch"} & set(used):
         raise LabError("testbed.hosts: `lab`, `meter` and `switch` are reserved names; rename the host")
-    check_kernel(used, machine)
+    check_kernel(used, machine, settings.links)
     _check_shares(used)
     most = max(cores_described(settings, trial) for trial in trials)
     if settings.pinning == "apart":
@@ -59,22 +60,22 @@ def open_testbed(
     """Return the testbed of a plan as a context; the measurements of its links are written to `logs`."""
     if settings.kind == "local":
         return Testbed()
-    return NetnsTestbed(settings, used_hosts(trials), logs, link_error_max)
+    kernel = frozenset(name for name, feature in Machine().network.items() if feature.able)
+    return NetnsTestbed(settings, used_hosts(trials), logs, link_error_max, kernel)
 
 
-def check_kernel(used: dict[str, HostSettings], machine: Machine) -> None:
+def check_kernel(used: dict[str, HostSettings], machine: Machine, links: str = "auto") -> None:
     """Refuse hosts for which this process lacks privileges or the kernel lacks a feature."""
     needed = [machine.privileged]
     needed += [machine.network[name] for name in ("namespaces", "veth", "bridge")]
-    if any(host.up_mbit or host.down_mbit for host in used.values()):
-        needed.append(machine.network["tbf"])
-    if any(host.delay_ms for host in used.values()):
-        needed.append(machine.network["netem"])
+    kernel = frozenset(name for name, feature in machine.network.items() if feature.able)
+    if any(parts_of(host, links, kernel).process for host in used.values()):
+        needed.append(machine.network["tun"])
     if any(host.cores for host in used.values()):
         needed.append(machine.quotas)
     for finding in needed:
         if not finding.able:
-            what = {"netem": "leave delay_ms out", "tbf": "leave the rates out", "quotas": "leave cores out"}
+            what = {"tun": "leave out what tbf and netem cannot do here", "quotas": "leave cores out"}
             advice = f"{what[finding.name]}, {_LOCAL}" if finding.name in what else _LOCAL.removeprefix("or ")
             raise LabError(f'testbed.kind = "netns": {finding.text}; {advice}')
 

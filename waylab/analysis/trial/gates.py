@@ -22,6 +22,10 @@ OVERLAP_MIN = 0.95
 # throughout the window.
 ACHIEVED_MIN = 0.99
 
+# The largest share of packets that the program of an emulated link may forward late. More of them mean that the machine
+# was busy, and that the delay was longer than described.
+LATE_MAX = 0.05
+
 # NTP corrects the clock gradually, by at most 0.05 % of the time. After a larger step, the clock was set or the
 # machine slept.
 CLOCK_STEP_MAX_S = 0.5
@@ -73,6 +77,7 @@ def judge(
         _records(artifacts, limits.dropped_records_max),
         _clock(outcome.clock_step_s),
         _links(artifacts, limits.link_error_max),
+        _link_timing(numbers.links.late_share),
         _errors(load, limits.errors_max),
         _verification(load, limits.verification),
         _load_verdict(load, limits.verification, described.keeps_order),
@@ -197,6 +202,14 @@ def _links(artifacts: Artifacts, limit: float) -> Gate:
         f"{check.expected:.4g} expected, {100 * check.error:+.2f} %, limit {100 * limit:g} %"
     )
     return _gate("links", abs(check.error) <= limit, text, check.error, limit)
+
+
+def _link_timing(late: dict[str, float]) -> Gate:
+    if not late:
+        return _gate("link_timing", None, "does not apply: the kernel emulates the links", None, LATE_MAX)
+    host = max(late, key=lambda name: late[name])
+    text = f"{100 * late[host]:.2f} % of the packets of {host} left its emulated link late, limit {100 * LATE_MAX:g} %"
+    return _gate("link_timing", late[host] <= LATE_MAX, text, late[host], LATE_MAX)
 
 
 def _errors(load: LoadSummary, limit: int) -> Gate:

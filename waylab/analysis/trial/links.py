@@ -27,7 +27,7 @@ def link_use(
         return LinkUse(dropped_packets=0)
     window_s = (window_ns[1] - window_ns[0]) * 1e-9
     series = _series(path, set(hosts_in_use(plan)))
-    utilisation, throttled, dropped = {}, {}, 0
+    utilisation, throttled, late, dropped = {}, {}, {}, 0
     for host, rows in series.items():
         link = testbed.links[host]
         ways = (("up", link.up_mbit, "sent_bytes"), ("down", link.down_mbit, "received_bytes"))
@@ -37,9 +37,16 @@ def link_use(
                 utilisation[f"{host} {way}"] = sent_bytes * 8e-6 / window_s / rate_mbit
         if link.cores:
             throttled[host] = increase_within(rows["throttled_s"], window_ns, directory) / window_s
+        if link.process:
+            packets = [
+                increase_within(rows[f"{way}_packets"], window_ns, directory) for way in ("sent", "received")
+            ]
+            late[host] = increase_within(rows["late_packets"], window_ns, directory) / max(1.0, sum(packets))
         for column in ("sent_dropped", "received_dropped"):
             dropped += round(rows[column][-1][1] - rows[column][0][1])
-    return LinkUse(utilisation=utilisation, throttled_share=throttled, dropped_packets=dropped)
+    return LinkUse(
+        utilisation=utilisation, throttled_share=throttled, dropped_packets=dropped, late_share=late
+    )
 
 
 def hosts_in_use(plan: PlannedTrial) -> list[str]:

@@ -21,6 +21,13 @@ class LinkCounters:
     received_bytes: int = 0
     received_packets: int = 0
     received_dropped: int = 0
+    late_packets: int = 0
+
+    def add_process(self, up: dict[str, int], down: dict[str, int]) -> None:
+        """Add what the program of a link has counted: frames that did not fit, were lost on purpose, or were late."""
+        self.sent_dropped += up["dropped"] + up["lost"]
+        self.received_dropped += down["dropped"] + down["lost"]
+        self.late_packets += up["late_frames"] + down["late_frames"]
 
     def set(self, direction: str, bytes_and_packets: tuple[int, int, int]) -> None:
         """Set the three counters of a direction, `sent` or `received`."""

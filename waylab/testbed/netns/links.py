@@ -127,7 +127,8 @@ def checks(settings: HostSettings, measured: Measurement) -> list[LinkMeasuremen
     if settings.delay_ms:
         # The delay applies to both directions.
         there_and_back = 2 * settings.delay_ms
-        got = measured.round_trip_median_ms
+        # Other programs delay most round trips on a busy machine. Late frames of a link have a gate of their own.
+        got = measured.round_trip_min_ms
         found.append(
             LinkMeasurement("delay_ms", settings.delay_ms, there_and_back, got, _ROUND_TRIP_SLACK_MS)
         )

@@ -11,6 +11,7 @@ from typing import Any
 from waylab.spec import HostSettings
 from waylab.testbed.netns import namespaces
 from waylab.testbed.netns.counters import LinkCounters, interface_counters, shaper_counters
+from waylab.testbed.netns.link_processes import QUEUE_KIB, LinkProcesses, Parts, directions
 from waylab.testbed.netns.owner import Owner
 from waylab.testbed.processes import TestbedError
 
@@ -24,8 +25,8 @@ _INTERFACE = "eth0"
 # The burst after a pause. With a shorter burst, a late timer reduces the rate.
 _BURST_S = 0.002
 _BURST_MIN_BYTES = 10 * FRAME_BYTES
-# The queue of the shaper. Frames beyond it are dropped and counted.
-_QUEUE_BYTES = 4 << 20
+# Frames that do not fit in front of a program's device would be dropped without being counted.
+_DEVICE_FRAMES = 10_000
 _DELAYED_FRAMES = 100_000
 _ROOT, _CHILD = 0x10000, 0x20000
 _PORTS_FIRST, _PORTS = 16384, 49152
@@ -38,8 +39,17 @@ _RTAX_RTO_MIN = 13
 class EmulatedNetwork:
     """The namespaces of a run. Addresses are 10.77.0.1 and up, in the order of the hosts."""
 
-    def __init__(self, owner: Owner, hosts: dict[str, HostSettings], time_scale: float = 1.0) -> None:
+    def __init__(
+        self,
+        owner: Owner,
+        hosts: dict[str, HostSettings],
+        parts: dict[str, Parts],
+        logs: Path,
+        time_scale: float,
+    ) -> None:
         self._owner = owner
+        self._parts = {**parts, METER: Parts()}
+        self._processes = LinkProcesses(logs)
         self._time_scale = time_scale
         self._settings = {**hosts, METER: HostSettings()}
         self._made: list[str] = []
@@ -61,6 +71,7 @@ class EmulatedNetwork:
 
     def remove(self) -> None:
         """Remove everything that was made."""
+        self._processes.stop()
         while self.descriptors:
             os.close(self.descriptors.popitem()[1])
         while self._made:
@@ -69,6 +80,7 @@ class EmulatedNetwork:
 
     def counters(self) -> dict[str, LinkCounters]:
         """Return the traffic of every host so far."""
+        of_processes = {name: self._processes.counters(name) for name in self._settings}
         ports = namespaces.inside(self.descriptors[_SWITCH], interface_counters)
         received = namespaces.with_netlink(self.descriptors[_SWITCH], shaper_counters)
         found = {}
@@ -78,9 +90,11 @@ class EmulatedNetwork:
             counters = found[name] = ports[_port(index)]
             if self._ports[name] in received:
                 counters.set("received", received[self._ports[name]])
-            if settings.up_mbit or settings.delay_ms:
+            if (self._parts[name].tbf and settings.up_mbit) or self._parts[name].netem:
                 sent = namespaces.with_netlink(self.descriptors[name], shaper_counters)
                 counters.set("sent", *sent.values())
+            if of_process := of_processes[name]:
+                counters.add_process(*of_process)
         return found
 
     def _create(self, name: str) -> int:
@@ -94,16 +108,19 @@ class EmulatedNetwork:
 
     def _connect(self, index: int, name: str) -> None:
         """Make one host and join it to the switch."""
-        settings, address = self._settings[name], self.addresses[name]
+        settings, address, parts = self._settings[name], self.addresses[name], self._parts[name]
         peer = {"ifname": _port(index), "net_ns_fd": self._owner.name(_SWITCH)}
 
         def at_host(host: Any) -> None:
-            host.link("add", ifname=_INTERFACE, kind="veth", mtu=MTU_BYTES, peer=peer)
+            if not parts.process:
+                host.link("add", ifname=_INTERFACE, kind="veth", mtu=MTU_BYTES, peer=peer)
             interface = _index(host, _INTERFACE)
             host.addr("add", index=interface, address=address, prefixlen=24)
             host.link("set", index=_index(host, "lo"), state="up")
             host.link("set", index=interface, state="up")
-            _shape(host, interface, settings.up_mbit, settings.delay_ms, self._time_scale)
+            if parts.process:
+                host.link("set", index=interface, txqlen=_DEVICE_FRAMES)
+            _shape(host, interface, settings.up_mbit, settings, parts, self._time_scale)
             _set_up(index, len(self._settings))
             if self._time_scale > 1:
                 _slow_down(host, interface, address, self._time_scale)
@@ -111,10 +128,16 @@ class EmulatedNetwork:
         def at_switch(switch: Any) -> int:
             port = _index(switch, _port(index))
             switch.link("set", index=port, master=self._bridge, state="up")
-            _shape(switch, port, settings.down_mbit, settings.delay_ms, self._time_scale)
+            if parts.process:
+                switch.link("set", index=port, txqlen=_DEVICE_FRAMES)
+            _shape(switch, port, settings.down_mbit, settings, parts, self._time_scale)
             return port
 
-        namespaces.with_netlink(self._create(name), at_host)
+        descriptor = self._create(name)
+        if parts.process:
+            ends = (self._owner.name(name), _INTERFACE, self._owner.name(_SWITCH), _port(index))
+            self._processes.start(name, ends, directions(settings, parts))
+        namespaces.with_netlink(descriptor, at_host)
         self._ports[name] = namespaces.with_netlink(self.descriptors[_SWITCH], at_switch)
 
 
@@ -131,18 +154,24 @@ def burst_bytes(rate_mbit: float, time_scale: float = 1.0) -> int:
 
 
 def _shape(
-    route: Any, interface: int, rate_mbit: float | None, delay_ms: float | None, time_scale: float = 1.0
+    route: Any,
+    interface: int,
+    rate_mbit: float | None,
+    settings: HostSettings,
+    parts: Parts,
+    time_scale: float = 1.0,
 ) -> None:
     """Shape the traffic that leaves an interface: first the delay, then the rate."""
     parent: dict[str, int] = {}
     handle = _ROOT
-    if rate_mbit:
+    if parts.tbf and rate_mbit:
         rate = round(rate_mbit * 1e6 / 8)
-        burst = burst_bytes(rate_mbit, time_scale)
-        route.tc("add", "tbf", interface, handle, rate=rate, burst=burst, limit=_QUEUE_BYTES)
+        burst, limit = burst_bytes(rate_mbit, time_scale), round((settings.queue_kib or QUEUE_KIB) * 1024)
+        # Frames that do not fit are dropped and counted.
+        route.tc("add", "tbf", interface, handle, rate=rate, burst=burst, limit=limit)
         parent, handle = {"parent": _ROOT | 1}, _CHILD
-    if delay_ms:
-        delay_us = round(delay_ms * 1000)
+    if parts.netem and settings.delay_ms:
+        delay_us = round(settings.delay_ms * 1000)
         route.tc("add", "netem", interface, handle, delay=delay_us, limit=_DELAYED_FRAMES, **parent)
 
 

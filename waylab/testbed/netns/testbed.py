@@ -16,6 +16,7 @@ from waylab.runfolder.trial import Link, TestbedFacts
 from waylab.spec import TestbedSettings
 from waylab.testbed.hosts import Host, HostCounters, Testbed
 from waylab.testbed.netns import cgroups, links, namespaces
+from waylab.testbed.netns.link_processes import parts_of
 from waylab.testbed.netns.network import METER, EmulatedNetwork
 from waylab.testbed.netns.owner import this_process
 from waylab.testbed.processes import Process, TestbedError
@@ -65,14 +66,24 @@ class NetnsTestbed(Testbed):
 
     kind = "netns"
 
-    def __init__(self, settings: TestbedSettings, used: list[str], logs: Path, link_error_max: float) -> None:
+    def __init__(
+        self,
+        settings: TestbedSettings,
+        used: list[str],
+        logs: Path,
+        link_error_max: float,
+        kernel: frozenset[str] = frozenset(("tbf", "netem")),
+    ) -> None:
         self._described = {name: settings.emulated(name) for name in used}
         self._time_scale = settings.time_scale
+        self._parts = {name: parts_of(host, settings.links, kernel) for name, host in self._described.items()}
         self._pinning = settings.pinning
         self._logs = logs
         self._link_error_max = link_error_max
         self._owner = this_process()
-        self._network = EmulatedNetwork(self._owner, self._described, settings.time_scale)
+        self._network = EmulatedNetwork(
+            self._owner, self._described, self._parts, logs.resolve(), settings.time_scale
+        )
         self._groups: cgroups.CpuGroups | None = None
         self._hosts: dict[str, Host] = {}
         self._links: dict[str, Link] = {}
@@ -127,6 +138,8 @@ class NetnsTestbed(Testbed):
             cgroups.remove_leftovers(hierarchy)
 
     def _build(self) -> None:
+        # The programs of links start outside of the groups: the kernel lets them run first only there.
+        self._network.build()
         limited = {name: host.cores for name, host in self._described.items() if host.cores}
         hierarchy = cgroups.find_hierarchy() if limited else None
         files = {}
@@ -137,7 +150,6 @@ class NetnsTestbed(Testbed):
             self._groups.join()
             files = {name: self._groups.create(name, limited.get(name)) for name in self._network.addresses}
         cpus = _apart(limited) if self._pinning == "apart" else {}
-        self._network.build()
         for name, address in self._network.addresses.items():
             descriptor = self._network.descriptors[name]
             self._hosts[name] = EmulatedHost(name, address, descriptor, files.get(name), cpus.get(name, []))
@@ -162,6 +174,7 @@ class NetnsTestbed(Testbed):
                 self._links[name] = Link(
                     **asdict(described),
                     **asdict(numbers),
+                    process=self._parts[name].process,
                     checks=[check.as_link_check() for check in found],
                     attempt=attempt,
                     measured_unix_s=round(time.time(), 3),
