@@ -15,10 +15,12 @@ const EVERY: Duration = Duration::from_secs(30);
 /// How soon it runs again after a failure.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// One batch, so that no statement takes long.
+/// One batch, so that no statement takes long. The limit of the lateral look-ups keeps them from becoming a join over all rows.
 const PIECE: &str = "DELETE FROM {table} WHERE ctid = ANY (ARRAY(
-    SELECT m.ctid FROM queue JOIN {table} AS m ON m.queue_id = queue.id
-    WHERE queue.deleted_at IS NOT NULL LIMIT 5000 FOR UPDATE OF m SKIP LOCKED))";
+    SELECT found.row FROM queue CROSS JOIN LATERAL (
+        SELECT m.ctid AS row FROM {table} AS m WHERE m.queue_id = queue.id LIMIT 5000 FOR UPDATE SKIP LOCKED
+    ) AS found
+    WHERE queue.deleted_at IS NOT NULL LIMIT 5000))";
 
 /// The tables with rows of queues.
 const TABLES: [&str; 4] = ["message", "invisible_message", "idempotency_key", "lost_lease"];

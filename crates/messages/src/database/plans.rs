@@ -52,7 +52,7 @@ const CASES: &[(&str, &str, i64)] = &[
     ("-- Ends the eras", "'{q1}'", 60),
     ("-- The oldest message of each queue", "0, '{q1}', '{\"\"}', '{0}', '{0}', '{0}'", 60),
     // Batches of 5000 rows.
-    ("LIMIT 5000 FOR UPDATE OF m", "", 60_000),
+    ("SELECT found.row FROM queue CROSS JOIN LATERAL", "", 30_000),
     ("LIMIT 5000 FOR UPDATE SKIP LOCKED", "86400000", 60),
     ("DELETE FROM queue WHERE deleted_at", "", 60),
 ];

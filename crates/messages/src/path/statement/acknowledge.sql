@@ -6,20 +6,8 @@ WITH request AS MATERIALIZED (
     FROM unnest($1::integer[], $2::bigint[], $3::text[]) WITH ORDINALITY AS t (queue_id, id, secret, place)
     ORDER BY queue_id, id
 ), held AS (
-    DELETE FROM invisible_message WHERE ctid = ANY (ARRAY(
-        SELECT found.row FROM request CROSS JOIN LATERAL (
-            SELECT m.ctid AS row FROM invisible_message AS m
-            WHERE m.queue_id = request.queue_id AND m.id = request.id AND m.lease_secret = request.secret FOR UPDATE
-        ) AS found
-    ))
-    RETURNING queue_id, id, lease_secret AS secret
+    {delete_invisible}
 ), visible AS (
-    DELETE FROM message WHERE ctid = ANY (ARRAY(
-        SELECT found.row FROM request CROSS JOIN LATERAL (
-            SELECT m.ctid AS row FROM message AS m
-            WHERE m.queue_id = request.queue_id AND m.id = request.id AND m.lease_secret = request.secret FOR UPDATE
-        ) AS found
-    ))
-    RETURNING queue_id, id, lease_secret AS secret
+    {delete_visible}
 )
 SELECT place FROM request JOIN (SELECT * FROM held UNION ALL SELECT * FROM visible) AS deleted USING (queue_id, id, secret)

@@ -6,7 +6,7 @@ WITH request AS MATERIALIZED (
         WITH ORDINALITY AS t (queue_name, receiver, sender, max_messages, place)
 )
 SELECT request.place, request.queue_name <> '' AND request.queue_id IS NULL AS is_unknown, false AS is_contended,
-    head.id, queue.name AS queue, head.sender, head.receiver,
+    head.id, coalesce(nullif(request.queue_name, ''), (SELECT queue.name FROM queue WHERE queue.id = head.queue_id)) AS queue, head.sender, head.receiver,
     (extract(epoch FROM head.sent_at) * 1000000)::bigint AS sent_unix_us, head.body, head.dead_letter::text AS dead_letter
 FROM request LEFT JOIN LATERAL (
     SELECT * FROM (
@@ -15,5 +15,5 @@ FROM request LEFT JOIN LATERAL (
         (SELECT m.* FROM message AS m WHERE m.receiver = '' AND request.receiver <> '' AND {scope} ORDER BY m.id LIMIT request.max_messages)
     ) AS both_heads
     ORDER BY id LIMIT request.max_messages
-) AS head ON true LEFT JOIN queue ON queue.id = head.queue_id
+) AS head ON true
 ORDER BY request.place, head.id

@@ -55,7 +55,8 @@ SELECT request.place, request.queue_name <> '' AND request.queue_id IS NULL AS i
         SELECT FROM message AS m WHERE m.receiver = '' AND request.receiver <> '' AND {scope}{shared}
             AND m.ctid <> ALL (ARRAY(SELECT chosen.row FROM chosen WHERE chosen.row IS NOT NULL))
     )) AS is_contended,
-    {rows}.id, queue.name AS queue, {rows}.sender, {rows}.receiver,
+    {rows}.id, coalesce(nullif(request.queue_name, ''), (SELECT queue.name FROM queue WHERE queue.id = {rows}.queue_id)) AS queue,
+    {rows}.sender, {rows}.receiver,
     (extract(epoch FROM {rows}.sent_at) * 1000000)::bigint AS sent_unix_us, {rows}.body, {rows}.dead_letter::text AS dead_letter{lease}
-FROM request LEFT JOIN (chosen JOIN {rows} USING (id)) USING (place) LEFT JOIN queue ON queue.id = {rows}.queue_id
+FROM request LEFT JOIN (chosen JOIN {rows} USING (id)) USING (place)
 ORDER BY request.place, {rows}.id

@@ -50,6 +50,12 @@ fn takes() -> ([String; 2], [String; 2]) {
     (scoped(&pop), scoped(&receive(take)))
 }
 
+fn acknowledge() -> String {
+    let delete = |table: &str| include_str!("delete_leased.sql").trim_end().replace("{table}", table);
+    let text = include_str!("acknowledge.sql").replace("{delete_visible}", &delete("message"));
+    text.replace("{delete_invisible}", &delete("invisible_message"))
+}
+
 /// One statement for each [`LeaseAction`], in its order.
 fn lease_actions() -> [String; 3] {
     let text = include_str!("lease_action.sql");
@@ -59,7 +65,7 @@ fn lease_actions() -> [String; 3] {
             change.replace("{default_ms}", DEFAULT_VISIBILITY_TIMEOUT_MS).replace("{backoff_ms}", &backoff_ms("m"));
         commented.replace("{change}", &change).replace("{then}", then)
     };
-    [include_str!("acknowledge.sql").to_string(), action("extend", EXTEND, ""), action("nack", NACK, AFTER_NACK)]
+    [acknowledge(), action("extend", EXTEND, ""), action("nack", NACK, AFTER_NACK)]
 }
 
 /// The pause before a message is redelivered, in milliseconds, as an expression about a message and its row `queue`: it doubles with each
