@@ -266,6 +266,23 @@ fn a_repeated_creation_of_a_queue_waits_for_the_standby_as_well() {
 }
 
 #[test]
+fn a_repeated_deletion_of_a_queue_waits_for_the_standby_as_well() {
+    let Some(pair) = Pair::start() else { return };
+    let pair = pair.synchronous();
+    let replication_timeout = Duration::from_secs(3);
+    let service = serve(&Config { database: pair.url(), replication_timeout, ..pair.primary.config() });
+    let mut client = Client::connect(service.address(), "alice");
+    assert_eq!(client.short("PUT", "/v1/queues/q").0, 201);
+    pair.relay.silence();
+    assert_eq!(client.short("DELETE", "/v1/queues/q").0, 503, "the standby does not have it");
+    pair.primary.becomes_zero("SELECT count(*) FROM queue WHERE deleted_at IS NULL");
+    assert_eq!(client.short("DELETE", "/v1/queues/q").0, 503, "a failover would undo it");
+    pair.reconnect();
+    until("the deletion is repeated", || client.short("DELETE", "/v1/queues/q").0 == 404);
+    service.stop().unwrap();
+}
+
+#[test]
 fn hosts_that_do_not_answer_or_are_read_only_are_passed_over() {
     let Some(database) = Database::start() else { return };
     let silent = Relay::start(database.directory());

@@ -51,7 +51,12 @@ impl Statements {
 
     /// Returns whether the queue existed.
     pub(crate) async fn delete_queue(&self, client: &Client, name: &str) -> Result<bool, Error> {
-        Ok(client.query_opt(&self.delete, &[&name]).await?.is_some())
+        let existed = client.query_opt(&self.delete, &[&name]).await?.is_some();
+        if !existed {
+            // Nothing was written. An earlier deletion may be in doubt.
+            wait_for_standby(client).await?;
+        }
+        Ok(existed)
     }
 
     /// A page of the names of all queues.
