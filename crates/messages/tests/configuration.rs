@@ -172,6 +172,10 @@ fn every_mistake_is_one_clear_line() {
         ("reply-rate-min = 0".into(), "x.toml:1: reply-rate-min: 0 is not a number from 1 to 1073741824"),
         ("replication-timeout = '0s'".into(), "x.toml:1: replication-timeout: is 0; give a duration such as 10s"),
         (
+            "key-retention = '119s'".into(),
+            "x.toml:1: key-retention: 119s is too short; give at least 2m, because clients repeat a send in doubt after up to a minute",
+        ),
+        (
             token("token = '0123456789abcdef'\nsender = 'a'\npermissions = ['fly']"),
             "x.toml:5: permissions: \"fly\" is not known; give one of: send, receive, admin, all",
         ),

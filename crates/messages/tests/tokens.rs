@@ -6,6 +6,7 @@ mod common;
 
 use common::serve;
 use messages::{Config, DispatchConfig, Permission, TokenConfig};
+use std::time::Duration;
 use testkit::{Http, HttpReply};
 
 const ADMIN: &str = "authorization: Bearer admin-0123456789abcdef";
@@ -161,5 +162,28 @@ fn operators_can_have_an_address_of_their_own() {
         let status = |http: &mut Http| http.request("GET", path, &[ALICE], b"").unwrap().status;
         assert_eq!((status(&mut clients), status(&mut operators)), (for_clients, for_operators), "{path}");
     }
+    running.stop().unwrap();
+}
+
+#[test]
+fn connections_of_operators_have_a_limit_of_their_own() {
+    let service = Config { admin_listen: Some("127.0.0.1:0".into()), metrics_need_token: false, ..config() };
+    let running = serve(&service);
+    let connect = || Http::connect(running.admin_address().unwrap()).unwrap();
+    let ask = |http: &mut Http, path: &str| http.request("GET", path, &[], b"").unwrap();
+    let mut operators: Vec<Http> = (0..100).map(|_| connect()).collect();
+    // The reply shows that the connection has been accepted.
+    operators.iter_mut().for_each(|http| assert_eq!(ask(http, "/healthz").status, 200));
+    let refused = ask(&mut connect(), "/healthz");
+    assert_eq!((refused.status, kind(&refused).as_str()), (503, "overloaded"));
+    let page = ask(&mut operators[0], "/metrics").text();
+    assert!(page.contains("\nwaystage_messages_operators_refused_total 1\n"), "{page}");
+    assert!(page.contains("\nwaystage_messages_clients_refused_total 0\n"), "{page}");
+    assert_eq!(ask(&mut Http::connect(running.address()).unwrap(), "/healthz").status, 200);
+    drop(operators.split_off(1));
+    assert!((0..3000).any(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        ask(&mut connect(), "/healthz").status == 200
+    }));
     running.stop().unwrap();
 }

@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// A request whose server is unreachable is given up after a minute, and its client then repeats it with the same idempotency key.
+const KEY_RETENTION_MIN: Duration = Duration::from_secs(120);
+
 /// How requests reach the database, without the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -320,6 +323,11 @@ fn check(config: &Config) -> Result<(), ConfigError> {
         ("replication-timeout", config.replication_timeout),
         ("shutdown-timeout", config.shutdown_timeout),
     ];
+    if limits.key_retention < KEY_RETENTION_MIN {
+        let [given, least] = [limits.key_retention, KEY_RETENTION_MIN].map(quantity::duration_text);
+        let reason = "because clients repeat a send in doubt after up to a minute";
+        return Err(refuse("key-retention", format!("{given} is too short; give at least {least}, {reason}")));
+    }
     match times.into_iter().find(|(_, time)| time.is_zero()) {
         Some((key, _)) => Err(refuse(key, "is 0; give a duration such as 10s")),
         None => token::check(&config.tokens)
