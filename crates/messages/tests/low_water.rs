@@ -116,8 +116,12 @@ fn a_queue_that_is_created_again_starts_empty() {
     service.stop().unwrap();
 }
 
-/// Pages of the table and its indexes that a pop reads after many messages were removed while an old snapshot was open.
-fn buffers_of_a_pop(low_water_refresh_after: usize) -> i64 {
+/// A transaction that keeps dead rows alive with its snapshot, and one with its transaction id.
+const SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM queue";
+const TRANSACTION_ID: &str = "BEGIN; SELECT pg_current_xact_id()";
+
+/// Pages of the table and its indexes that a pop reads after many messages were removed while this transaction was open.
+fn buffers_of_a_pop(low_water_refresh_after: usize, open: &str) -> i64 {
     const MEASURED: usize = 40;
     let Some(database) = Database::start() else { return 0 };
     let service = serve(&Config { low_water_refresh_after, ..database.config() });
@@ -134,8 +138,7 @@ fn buffers_of_a_pop(low_water_refresh_after: usize) -> i64 {
     };
     // The marks that the service reads now are useless later.
     (0..5).for_each(|_| pops(4));
-    let snapshot = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM queue";
-    runtime.block_on(old.batch_execute(snapshot)).unwrap();
+    runtime.block_on(old.batch_execute(open)).unwrap();
     runtime.block_on(other.batch_execute("DELETE FROM message WHERE id <= 19000")).unwrap();
     (0..5).for_each(|_| pops(4));
     // PostgreSQL reports the statistics of a connection after a second.
@@ -154,11 +157,17 @@ fn buffers_of_a_pop(low_water_refresh_after: usize) -> i64 {
 
 #[test]
 fn an_old_snapshot_makes_pops_no_more_expensive() {
-    let without = std::thread::spawn(|| buffers_of_a_pop(usize::MAX));
-    let (with, without) = (buffers_of_a_pop(250), without.join().unwrap());
+    let without = std::thread::spawn(|| buffers_of_a_pop(usize::MAX, SNAPSHOT));
+    let (with, without) = (buffers_of_a_pop(250, SNAPSHOT), without.join().unwrap());
     println!("buffers of a pop: {with}, without a low-water {without}");
     assert!(with <= 60, "a pop touches {with} buffers");
     assert!(without == 0 || without > 4 * with, "without a low-water a pop touches {without} buffers, with one {with}");
+}
+
+#[test]
+fn an_open_transaction_with_an_id_makes_pops_no_more_expensive() {
+    let buffers = buffers_of_a_pop(250, TRANSACTION_ID);
+    assert!(buffers <= 60, "a pop touches {buffers} buffers");
 }
 
 /// Repeats a request until it is answered, because connections to the database break meanwhile.

@@ -1,5 +1,6 @@
 //! Reads low-water marks, beside the path of requests and over a connection of its own. It records the last drawn id, waits until all
-//! transactions that can have drawn one of these ids have ended, and then finds the oldest message.
+//! transactions that can have drawn one of these ids have ended, and then finds the oldest message. Most transactions are short, so it
+//! compares transaction ids first. Beside a long transaction of another program, it looks for those that can have stored messages.
 
 use crate::database::background_client::BackgroundClient;
 use crate::database::connection::Database;
@@ -24,11 +25,21 @@ const LAST_ID: &str = "SELECT CASE WHEN is_called THEN last_value ELSE last_valu
 /// A transaction id above all of those, if it is assigned afterwards.
 const TRANSACTION_ID: &str = "SELECT pg_current_xact_id()::text::bigint";
 
-/// The last drawn id, and a transaction id above those of all transactions that drew ids up to it.
-#[derive(Clone, Copy, Debug)]
+/// Transactions that have locked the table of messages to change it, all or those of a list. Every statement that stores messages locks the
+/// table before it draws an id, until its transaction has ended and is visible.
+const WRITERS: &str = "SELECT virtualtransaction FROM pg_locks
+    WHERE locktype = 'relation' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND relation = 'message'::regclass AND mode = 'RowExclusiveLock' AND granted
+        AND ($1::text[] IS NULL OR virtualtransaction = ANY ($1))";
+
+/// The last drawn id, and which transactions can have drawn ids up to it.
+#[derive(Clone, Debug)]
 struct DrawnIds {
     last_id: i64,
+    /// Above the ids of all these transactions.
     transaction_id: i64,
+    /// Those of them that have not ended, if a transaction up to `transaction_id` ran for longer than a round.
+    writers: Option<Vec<String>>,
 }
 
 pub(super) struct Reader {
@@ -84,9 +95,13 @@ async fn round(
         *mark = UNKNOWN;
     }
     let read_at = clock.now();
-    let rows = reader.read_marks(&pairs).await?;
+    let mut heads = reader.read_marks(&pairs, false).await?;
+    if heads.is_none() && reader.have_writers_ended().await? {
+        // With a new snapshot, which sees what they have stored.
+        heads = reader.read_marks(&pairs, true).await?;
+    }
     // A transaction that can have drawn an id is still running: try again in the next round.
-    let Some(heads) = rows else { return Ok(()) };
+    let Some(heads) = heads else { return Ok(()) };
     let mark = |found: Option<(i32, i32, Option<i64>)>| {
         found.map(|(queue_id, era, head)| {
             let low = head.unwrap_or(i64::MAX).min(reader.drawn.last_id + 1);
@@ -108,12 +123,20 @@ impl Reader {
         Ok(Reader { client, end_era, read_marks, drawn, connected })
     }
 
+    /// Whether all transactions that can have drawn an id up to the last one have ended, when others with a transaction id have not.
+    async fn have_writers_ended(&mut self) -> Result<bool, DatabaseError> {
+        let rows = self.client.query(WRITERS, &[&self.drawn.writers]).await?;
+        self.drawn.writers = Some(rows.iter().map(|row| row.get(0)).collect());
+        Ok(rows.is_empty())
+    }
+
     /// For each pair the queue's id, its era and its oldest message; none if the queue does not exist. None at all if a transaction up to
-    /// the recorded id is still running.
+    /// the recorded id is still running, unless it is known that the `writers` among them have ended.
     #[allow(clippy::type_complexity, reason = "it is taken apart at once")]
     async fn read_marks(
         &self,
         pairs: &[(String, String, LowWaterMark)],
+        have_writers_ended: bool,
     ) -> Result<Option<Vec<Option<(i32, i32, Option<i64>)>>>, DatabaseError> {
         let queues: Vec<&str> = pairs.iter().map(|(queue, _, _)| queue.as_str()).collect();
         self.client.execute(&self.end_era, &[&queues]).await?;
@@ -121,8 +144,10 @@ impl Reader {
         let ids: Vec<i32> = pairs.iter().map(|(_, _, mark)| mark.queue_id).collect();
         let eras: Vec<i32> = pairs.iter().map(|(_, _, mark)| mark.era).collect();
         let lows: Vec<i64> = pairs.iter().map(|(_, _, mark)| mark.low).collect();
+        // Every snapshot's xmin is larger.
+        let transaction_id = if have_writers_ended { -1 } else { self.drawn.transaction_id };
         let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 6] =
-            [&self.drawn.transaction_id, &queues, &receivers, &ids, &eras, &lows];
+            [&transaction_id, &queues, &receivers, &ids, &eras, &lows];
         let rows = self.client.query(&self.read_marks, &parameters).await?;
         if rows.iter().any(|row| !row.get::<_, bool>(0)) {
             return Ok(None);
@@ -138,5 +163,5 @@ impl Reader {
 async fn read_drawn_ids(client: &BackgroundClient) -> Result<DrawnIds, DatabaseError> {
     let last_id = client.query_one(LAST_ID, &[]).await?.get(0);
     let transaction_id = client.query_one(TRANSACTION_ID, &[]).await?.get(0);
-    Ok(DrawnIds { last_id, transaction_id })
+    Ok(DrawnIds { last_id, transaction_id, writers: None })
 }
