@@ -16,6 +16,7 @@ from waylab.testbed.netns.link_processes import parts_of
 
 # Standard streams, listeners, record files, and files that the runtime opens.
 _DESCRIPTORS_BESIDE = 64
+_NO_QUOTAS = "leave cores out; an embedded server with a service_time has a capacity without them"
 _LOCAL = 'or set testbed.kind = "local", which runs everything on this machine without limits'
 
 
@@ -75,7 +76,7 @@ def check_kernel(used: dict[str, HostSettings], machine: Machine, links: str = "
         needed.append(machine.quotas)
     for finding in needed:
         if not finding.able:
-            what = {"tun": "leave out what tbf and netem cannot do here", "quotas": "leave cores out"}
+            what = {"tun": "leave out what tbf and netem cannot do here", "quotas": _NO_QUOTAS}
             advice = f"{what[finding.name]}, {_LOCAL}" if finding.name in what else _LOCAL.removeprefix("or ")
             raise LabError(f'testbed.kind = "netns": {finding.text}; {advice}')
 
