@@ -15,6 +15,8 @@ AWAY_S = (0.05, 3.0)
 PAUSE_S = (0.1, 1.5)
 # How long a slow server delays each piece of a reply: below and above the proxies' timeouts.
 DELAYS_S = (0.02, 0.1, 0.5)
+# A port is free when it is chosen, and another process can take it before the server listens.
+PORTS_TRIED = 3
 FAULTS = (
     "a server is killed",
     "a server is unreachable, and keeps its values",
@@ -25,19 +27,37 @@ FAULTS = (
 )
 
 
+class PortTakenError(Exception):
+    """Another process listens on the port of a server."""
+
+
 class Server:
     """A server process: memcached if it is installed, otherwise the embedded cache."""
 
     def __init__(self) -> None:
-        (self.port,) = free_ports(1)
-        self.spawn()
+        for port in free_ports(PORTS_TRIED):
+            self.port = port
+            with suppress(PortTakenError):
+                self.spawn()
+                return
+        raise PortTakenError(f"{PORTS_TRIED} ports were taken by other processes")
 
     def spawn(self) -> None:
-        """Start the server, and wait until it listens."""
+        """Start the server, and wait until it listens.
+
+        Raises:
+            PortTakenError: if another server has its port; the clients would read values that they never wrote.
+        """
         embedded = [str(WAYSTAGE), "cache", "--listen", f"127.0.0.1:{self.port}"]
         command = embedded if missing("memcached") else [*MEMCACHED, str(self.port), "-m", "128", "-I", "2m"]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        connect(self.port).close()
+        with connect(self.port) as stream, stream.makefile("rb") as replies:
+            stream.sendall(b"stats\r\n")
+            lines = iter(replies.readline, b"END\r\n")
+            pid = next(int(line.split()[2]) for line in lines if line.startswith(b"STAT pid "))
+        if pid != self.process.pid:
+            self.end()
+            raise PortTakenError(f"process {pid} listens on port {self.port}, not server {self.process.pid}")
 
     def restart(self, away_s: float) -> None:
         """Kill the server, and start it again, empty, after this time."""

@@ -3,6 +3,7 @@
 import os
 import shutil
 import socket
+import threading
 import time
 from pathlib import Path
 
@@ -13,6 +14,9 @@ WAYSTAGE = Path(os.environ.get("WAYSTAGE_BIN", ROOT / "target/release/waystage")
 # Debian installs some servers in folders that are only in root's PATH.
 SEARCHED = os.environ["PATH"] + ":/usr/sbin"
 MEMCACHED = ["memcached", "-u", "root", "-U", "0", "-l", "127.0.0.1", "-p"]
+# The ports that `free_ports` has returned.
+_GIVEN: set[int] = set()
+_GIVEN_LOCK = threading.Lock()
 
 
 def find(program: str) -> str | None:
@@ -35,11 +39,23 @@ def need(*programs: str, instead: str) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that are free at this moment."""
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
+    """Return ports that are free at this moment, and that this process was not given before.
+
+    A port is free until its server listens, and again while the server is killed. Two servers could get the same port
+    without the second condition, and the clients of one would then read the values of the other.
+    """
+    with _GIVEN_LOCK:
+        probes = []
+        while len(probes) < count:
+            probe = socket.create_server(("127.0.0.1", 0))
+            if probe.getsockname()[1] in _GIVEN:
+                probe.close()
+            else:
+                probes.append(probe)
+                _GIVEN.add(probe.getsockname()[1])
+        ports = [probe.getsockname()[1] for probe in probes]
+        for probe in probes:
+            probe.close()
     return ports
 
 

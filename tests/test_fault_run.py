@@ -4,12 +4,13 @@ import re
 import tomllib
 from pathlib import Path
 
+import pytest
 from fault_clients import FORMS, MS_FORMS, OTHERS, Counts, History, Write
 from fault_policies import POLICIES, Spelling, proxy_file, settings_of, toml
 from fault_proxy import EVENTS
 from fault_run import MEMORY_MIB, Report, ejections, judge, lines, run
-from fault_servers import FAULTS
-from programs import ROOT
+from fault_servers import FAULTS, PortTakenError, Server
+from programs import ROOT, free_ports
 
 SECONDS = 13
 COVERAGE = (ROOT / "docs/test-coverage.md").read_text()
@@ -69,6 +70,22 @@ def defaults():
     pool = {f"pools.{key}": value for key, value in REFERENCE["pools"][0].items()}
     values = {**REFERENCE, **pool}
     return {row for row in table("setting", "fault run") if values.get(row.split(" = ")[0]) in row.split('"')}
+
+
+def test_a_server_never_takes_the_port_of_another(monkeypatch):
+    first = Server()
+    try:
+        monkeypatch.setattr("fault_servers.free_ports", lambda count: [first.port, *free_ports(count - 1)])
+        second = Server()
+        second.end()
+        assert second.port != first.port
+        second.port = first.port
+        with pytest.raises(PortTakenError, match=f"process {first.process.pid} listens on port"):
+            second.spawn()
+        assert second.process.poll() is not None
+    finally:
+        first.end()
+    assert len(set(free_ports(50) + free_ports(50))) == 100
 
 
 def test_the_page_names_files_that_exist():
