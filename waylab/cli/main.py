@@ -12,6 +12,7 @@ from waylab.cli.interrupt import Interrupt
 from waylab.cli.later import later
 from waylab.cli.model_arguments import add_model_command
 from waylab.cli.report_arguments import add_report_commands
+from waylab.cli.validate_arguments import add_validate_command
 from waylab.errors import LabError
 from waylab.run import InterruptedRunError
 from waylab.spec import FULL, QUICK, SCALES
@@ -119,6 +120,7 @@ def _parser() -> argparse.ArgumentParser:
         part.set_defaults(command=command)
     add_report_commands(parts)
     add_model_command(parts)
+    add_validate_command(parts)
     return parser
 
 

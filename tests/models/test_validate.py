@@ -1,0 +1,250 @@
+"""`waylab validate`: held-out cells of synthetic tables whose truth is known, bad tables, and the field data."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tables
+
+from waylab.cli import main
+from waylab.fit.table.chain import ChainModel, FittedChain
+from waylab.fit.table.effects import Effects
+from waylab.fit.table.interface import RefusedFitError
+from waylab.fit.table.observations import cells_of, read_observations
+from waylab.predict.table.intervals import half_width
+from waylab.predict.table.splits import hold_outs, inner_hold_outs
+
+FIELD = Path(__file__).parents[3] / "shared/data/field/aggregates.csv"
+THREE = ("measured_per_s", "predicted_per_s", "interval_per_s")
+
+
+def cells_from(path, rows):
+    cells, refused = cells_of(read_observations(tables.write(path / "table.csv", rows)))
+    assert not refused
+    return cells
+
+
+def validated(capsys, path, split):
+    assert main(["validate", str(path), "--split", split, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("effects", [False, True])
+def test_the_derivatives_of_the_chain_are_right(tmp_path, effects):
+    rows = tables.trials((8, 32), (4, 32), repetitions=1)
+    rows += tables.trials((8,), (4, 32), repetitions=1, servers=2)
+    cells = cells_from(tmp_path, rows)
+    among = Effects(tuple(one.settings for one in cells)) if effects else Effects()
+    fitted = FittedChain(ChainModel(effects=among), cells)
+    values = fitted._values + np.random.default_rng(1).normal(0, 0.2, len(fitted._values))
+    _, slopes = fitted._errors(values)
+    step = 1e-6
+    for place in range(len(values)):
+        moved = step * (np.arange(len(values)) == place)
+        expected = (fitted._errors(values + moved)[0] - fitted._errors(values - moved)[0]) / (2 * step)
+        assert slopes[:, place] == pytest.approx(expected, abs=1e-4)
+
+
+def test_the_chain_predicts_pools_and_clients_of_a_known_chain(tmp_path):
+    cells = cells_from(tmp_path, tables.trials(noise=0.0, repetitions=1))
+    known = [one for one in cells if one.settings.workers != 16 and one.settings.clients <= 64]
+    fitted = ChainModel().fit(known)
+    for one in cells:
+        found = fitted.predict(one.settings)
+        limit = 0.02 if one.settings.workers != 16 and one.settings.clients <= 64 else 0.06
+        assert found.throughput_per_s == pytest.approx(one.throughput_per_s, rel=limit), one.settings
+        assert found.response_s == pytest.approx(one.settings.clients / one.throughput_per_s, rel=limit)
+    assert fitted.parameters["w(1)_s"] == pytest.approx(1.5e-3, rel=0.15)
+    assert fitted.parameters["z(1)_s"] == pytest.approx(tables.THINK_S, rel=0.15)
+    small = next(one.settings for one in cells if (one.settings.workers, one.settings.clients) == (8, 128))
+    assert fitted.predict(small).bottleneck == "workers"
+
+
+def test_the_chain_refuses_what_it_cannot_learn(tmp_path):
+    cells = cells_from(tmp_path, tables.trials((8, 16, 32), (16,), repetitions=1))
+    with pytest.raises(RefusedFitError, match="measure another number of clients"):
+        ChainModel().fit(cells)
+
+
+@pytest.mark.parametrize("split", ["pools", "clients"])
+def test_the_choice_and_its_intervals_hold_on_a_known_chain(tmp_path, capsys, split):
+    path = tables.write(tmp_path / "table.csv", tables.trials(noise=0.015))
+    found = validated(capsys, path, split)
+    chosen = [one for one in found if one["model"] == "chosen"]
+    errors = [one["throughput_predicted_per_s"] / one["throughput_measured_per_s"] - 1 for one in chosen]
+    assert np.median(np.abs(errors)) < {"pools": 0.03, "clients": 0.06}[split]
+    inside = [
+        one["throughput_interval_per_s"][0]
+        <= one["throughput_measured_per_s"]
+        <= one["throughput_interval_per_s"][1]
+        for one in chosen
+    ]
+    assert np.mean(inside) >= 0.75
+    worst = [
+        one["throughput_predicted_per_s"] / one["throughput_measured_per_s"] - 1
+        for one in found
+        if one["model"] == "nearest"
+    ]
+    assert np.median(np.abs(errors)) < np.median(np.abs(worst))
+    # The same table gives the same answer.
+    assert validated(capsys, path, split) == found
+
+
+def test_an_object_has_the_promised_fields(tmp_path, capsys):
+    path = tables.write(tmp_path / "table.csv", tables.trials((8, 16, 32), (4, 16, 64), repetitions=1))
+    found = validated(capsys, path, "pools")
+    assert {one["model"] for one in found} == {
+        "chosen",
+        "chain",
+        "chain-free",
+        "nearest",
+        "usl",
+        "gaussian-process",
+        "mm1",
+        "mmm",
+        "network",
+    }
+    cells = {json.dumps(one["settings"]) for one in found}
+    assert len(cells) == 9
+    assert len(found) == 9 * 9
+    one = next(one for one in found if one["model"] == "chosen" and one["held_out"] == "extrapolation")
+    assert one["dataset"] == "made" and one["experiment"] == "servers1" and one["refused"] is None
+    for name in THREE:
+        assert one[f"throughput_{name}"] is not None
+    for quantity in ("response_mean", "response_p95"):
+        for name in THREE:
+            assert one[f"{quantity}_{name.removesuffix('_per_s')}_s"] is not None
+    low, high = one["throughput_interval_per_s"]
+    assert low < one["throughput_predicted_per_s"] < high
+    assert any("workers" in text for text in one["extrapolates"])
+    assert one["settings"]["clients_total"] in (4, 16, 64)
+    # Without --json: a table of errors with the coverage beside it.
+    assert main(["validate", str(path), "--split", "pools"]) == 0
+    assert "chosen" in capsys.readouterr().out
+
+
+def test_servers_and_levels_are_predicted_blind_and_with_anchors(tmp_path, capsys):
+    rows = tables.trials((8, 32), (4, 32, 128), repetitions=1)
+    rows += tables.trials((8, 32), (4, 32, 128), repetitions=1, servers=2, seed=2)
+    path = tables.write(tmp_path / "table.csv", rows)
+    found = [one for one in validated(capsys, path, "servers") if one["model"] == "chosen"]
+    assert {one["held_out"] for one in found} == {"blind", "1 anchor", "2 anchors"}
+    assert all(one["throughput_predicted_per_s"] for one in found)
+    rows = tables.trials((8, 32), (4, 32, 128), repetitions=1)
+    rows += tables.trials((8, 32), (4, 32, 128), repetitions=1, middlewares=2, seed=2)
+    path = tables.write(tmp_path / "table.csv", rows)
+    found = [one for one in validated(capsys, path, "levels") if one["model"] == "chosen"]
+    assert {one["held_out"] for one in found} == {"middlewares"}
+
+
+def test_columns_and_cells_may_be_missing(tmp_path, capsys):
+    heading = [name for name in tables.HEADING if "clients_ms" not in name and "p95" not in name]
+    heading.remove("throughput_clients_per_s")
+    rows = tables.trials((8, 16, 32), (4, 16, 64), repetitions=1)
+    for row in rows[:4]:
+        row["worker_ms_mean"] = row["queue_ms_mean"] = ""
+    found = validated(capsys, tables.write(tmp_path / "table.csv", rows, heading), "pools")
+    chosen = [one for one in found if one["model"] == "chosen"]
+    assert all(one["view"] == "middlewares" and one["response_mean_predicted_s"] for one in chosen)
+    assert "response_p95_measured_s" not in chosen[0]
+
+
+def test_flagged_rows_are_neither_learned_nor_judged(tmp_path, capsys):
+    rows = tables.trials((8, 16, 32), (4, 16, 64), repetitions=1)
+    rows[0]["note"] = "do not use: copied"
+    rows[4]["response_middleware_ms_mean"] = 3 * float(rows[4]["response_middleware_ms_mean"]) + 20
+    rows[8]["throughput_clients_per_s"] = rows[8]["throughput_middleware_per_s"] = ""
+    found = validated(capsys, tables.write(tmp_path / "table.csv", rows), "pools")
+    reasons = sorted(one["refused"] for one in found if one["held_out"] == "unusable")
+    assert len(reasons) == 3
+    assert "do not use" in " ".join(reasons) and "interactive law" in " ".join(reasons)
+    assert "not in the table" in " ".join(reasons)
+
+
+def test_too_few_levels_are_refused_cell_by_cell(tmp_path, capsys):
+    rows = tables.trials((8, 16, 32), (4, 16, 64), repetitions=1)
+    rows += tables.trials((8, 32), (4, 64), repetitions=1, experiment="two pools")
+    found = validated(capsys, tables.write(tmp_path / "table.csv", rows), "pools")
+    refused = [one for one in found if one["experiment"] == "two pools"]
+    assert len(refused) == 4
+    assert all("only 2 pool sizes" in one["refused"] for one in refused)
+    assert all(one["throughput_predicted_per_s"] is None for one in refused)
+
+
+@pytest.mark.parametrize(
+    ("content", "split", "expected"),
+    [
+        (None, "pools", "there is no such file"),
+        ("", "pools", "has no rows"),
+        ("a,b\n1,2,3\n", "pools", "3 columns"),
+        ("a,b\n1,2\n", "pools", "has no column experiment"),
+        ("experiment,clients_total\na,2\n", "pools", "has no column throughput_clients_per_s"),
+        ("experiment,clients_total,throughput_clients_per_s\na,no,1\n", "pools", "clients_total is 'no'"),
+        ("experiment,clients_total,throughput_clients_per_s\na,2.5,1\n", "pools", "give a whole number"),
+        ("experiment,clients_total,throughput_clients_per_s\na,,1\n", "pools", "give a positive integer"),
+        ("experiment,clients_total,throughput_clients_per_s\na,2,1e999\n", "pools", "give a number"),
+        ("experiment,clients_total,throughput_clients_per_s\na,2,\n", "pools", "no usable row"),
+        ("experiment,clients_total,throughput_clients_per_s\na,2,10\n", "pools", "nothing to hold out"),
+        (
+            "experiment,clients_total,throughput_clients_per_s\na,2,10\n",
+            "clients",
+            "only 1 numbers of clients",
+        ),
+        ("experiment,clients_total,throughput_clients_per_s\na,2,10\n", "servers", "same number of servers"),
+        ("experiment,clients_total,throughput_clients_per_s\na,2,10\n", "levels", "nothing to hold out"),
+    ],
+)
+def test_bad_tables_get_one_line(tmp_path, capsys, content, split, expected):
+    path = tmp_path / "table.csv"
+    if content is not None:
+        path.write_text(content)
+    assert main(["validate", str(path), "--split", split, "--json"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert expected in err and err.count("\n") == 1 and err.startswith("waylab: ")
+
+
+def test_no_calibration_cell_is_a_target(tmp_path):
+    rows = tables.trials((8, 16, 32, 64), (4, 8, 16, 64, 256), repetitions=1)
+    rows += tables.trials((8, 16, 32, 64), (4, 8, 16, 64, 256), repetitions=1, servers=3)
+    cells = cells_from(tmp_path, rows)
+    for split in ("pools", "clients", "servers"):
+        found = hold_outs(cells, split)
+        assert found
+        for outer in found:
+            assert not set(outer.calibration) & set(outer.targets)
+            known = set(outer.calibration) | set(outer.known)
+            for inner in inner_hold_outs(outer, split):
+                assert not set(inner.calibration) & set(inner.targets)
+                assert (set(inner.calibration) | set(inner.targets)) <= known
+            if split == "clients":
+                most = max(one.settings.clients for one in outer.calibration)
+                assert all(most < one.settings.clients <= 4 * most for one in outer.targets)
+
+
+def test_intervals_widen_with_errors_and_never_below_the_noise():
+    assert half_width([0.01] * 50, 0.0) < half_width([0.1] * 50, 0.0)
+    assert half_width([0.001] * 50, 0.05) == pytest.approx(1.645 * 0.05)
+    errors = np.random.default_rng(1).standard_normal(400)
+    assert half_width(errors, 0.0) == pytest.approx(1.645, rel=0.15)
+
+
+def test_the_chain_beats_the_queueing_models_on_field_data():
+    if not FIELD.is_file():
+        pytest.skip(f"the field data are not beside the project: {FIELD}")
+    cells, _ = cells_of(
+        [one for one in read_observations(FIELD) if one.settings.experiment in ("tpfw", "4_set_tps")]
+    )
+    errors = []
+    for dataset in {one.mean.dataset for one in cells}:
+        for outer in hold_outs([one for one in cells if one.mean.dataset == dataset], "pools"):
+            if outer.part == "interpolation":
+                fitted = ChainModel().fit(outer.calibration)
+                errors += [
+                    abs(fitted.predict(one.settings).throughput_per_s / one.throughput_per_s - 1)
+                    for one in outer.targets
+                ]
+    assert len(errors) == 28
+    assert np.median(errors) < 0.04
+    assert np.quantile(errors, 0.9) < 0.1

@@ -1,0 +1,293 @@
+"""Observations: one typed row for each trial, with its settings and what was measured, from a table of aggregates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from waylab.bounded import UnreadableError, read_csv
+from waylab.errors import LabError
+
+# A row whose throughput times response time differs from its clients by more than this breaks the interactive law.
+LAW_DEVIATION_MAX = 0.1
+_REFUSING_NOTES = ("do not use", "law>")
+_NEEDED = ("experiment", "clients_total")
+_NUMBERS_MAX = 1e15
+
+
+@dataclass(frozen=True, order=True)
+class CellSettings:
+    """The settings of a configuration. `None` means that the table does not have the setting."""
+
+    experiment: str
+    workload: str
+    servers: int
+    middlewares: int
+    workers: int
+    client_machines: int
+    clients: int
+    writes_share: float
+    multiget_keys: int
+    sharded: bool
+    value_bytes: int
+
+    @property
+    def slots(self) -> int:
+        """Workers of all middlewares; 0 without a middleware."""
+        return self.workers * self.middlewares
+
+    def as_dict(self) -> dict[str, object]:
+        """The settings under the names of the table's columns."""
+        return {
+            "workload": self.workload,
+            "servers": self.servers,
+            "middlewares": self.middlewares,
+            "workers_per_middleware": self.workers if self.middlewares else None,
+            "client_machines": self.client_machines,
+            "clients_total": self.clients,
+            "writes_share": self.writes_share,
+            "multiget_keys": self.multiget_keys or None,
+            "sharded": self.sharded if self.multiget_keys else None,
+            "value_bytes": self.value_bytes,
+        }
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What one trial measured, or the mean of several: rates per second, times in seconds. `None`: not measured."""
+
+    dataset: str
+    settings: CellSettings
+    line: int
+    repetition: str
+    throughput_clients_per_s: float | None
+    throughput_middleware_per_s: float | None
+    response_clients_s: float | None
+    response_middleware_s: float | None
+    response_p95_s: float | None
+    queue_s: float | None
+    holding_s: float | None
+    queue_length: float | None
+    cpu_server: float | None
+    cpu_middleware: float | None
+    refused: str = ""
+
+    @property
+    def throughput_per_s(self) -> float | None:
+        """Throughput in the clients' view, or in the middlewares' view where the clients' is not in the table."""
+        if self.throughput_clients_per_s is not None:
+            return self.throughput_clients_per_s
+        return self.throughput_middleware_per_s
+
+    @property
+    def response_s(self) -> float | None:
+        """Mean response time in the same view as the throughput."""
+        if self.throughput_clients_per_s is not None:
+            return self.response_clients_s
+        return self.response_middleware_s
+
+    @property
+    def view(self) -> str:
+        """Whose measurement throughput and response time are."""
+        return "clients" if self.throughput_clients_per_s is not None else "middlewares"
+
+
+def read_observations(path: Path) -> list[Observation]:
+    """Read a table with the columns of the field data, one row for each trial.
+
+    Raises:
+        LabError: when there is no such file, it is no CSV table, lacks a column, or has a value that is no number.
+    """
+    try:
+        rows = read_csv(path)
+    except FileNotFoundError:
+        raise LabError(f"{path}: there is no such file") from None
+    except UnreadableError as error:
+        raise LabError(f"{path}: {error}") from None
+    if not rows:
+        raise LabError(f"{path}: has no rows; give a table with one row for each trial")
+    missing = [name for name in _NEEDED if name not in rows[0]]
+    if not {"throughput_clients_per_s", "throughput_middleware_per_s"} & set(rows[0]):
+        missing.append("throughput_clients_per_s")
+    if missing:
+        raise LabError(f"{path}: has no column {' and no column '.join(missing)}")
+    return [_observation(path, line, row) for line, row in enumerate(rows, start=2)]
+
+
+def _observation(path: Path, line: int, row: dict[str, str]) -> Observation:
+    def number(name: str) -> float | None:
+        text = (row.get(name) or "").strip()
+        if not text or text.lower() in {"nan", "na", "null", "none"}:
+            return None
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value) or abs(value) > _NUMBERS_MAX:
+            raise LabError(f"{path}:{line}: {name} is {text[:40]!r}; give a number or leave it empty")
+        return value
+
+    def positive(name: str, factor: float = 1.0) -> float | None:
+        value = number(name)
+        return value * factor if value is not None and value > 0 else None
+
+    def whole(name: str, default: int) -> int:
+        value = number(name)
+        if value is None:
+            return default
+        if value != int(value) or value < 0:
+            raise LabError(f"{path}:{line}: {name} is {row[name][:40]!r}; give a whole number")
+        return int(value)
+
+    clients = whole("clients_total", 0)
+    if clients < 1:
+        raise LabError(
+            f"{path}:{line}: clients_total is {row['clients_total'][:40]!r}; give a positive integer"
+        )
+    workers = whole("workers_per_middleware", 0)
+    middlewares = whole("middlewares", 1 if workers else 0)
+    workload = (row.get("workload") or "").strip()
+    keys = whole("multiget_keys", 0)
+    observation = Observation(
+        dataset=(row.get("repository") or "").strip() or path.stem,
+        settings=CellSettings(
+            experiment=row["experiment"].strip(),
+            workload=workload,
+            servers=max(1, whole("servers", 1)),
+            middlewares=middlewares if workers else 0,
+            workers=workers if middlewares else 0,
+            client_machines=whole("client_machines", 1),
+            clients=clients,
+            writes_share=_writes_share(number("writes_share"), workload),
+            multiget_keys=keys,
+            sharded=bool(whole("sharded", 0)),
+            value_bytes=whole("value_bytes", 0),
+        ),
+        line=line,
+        repetition=(row.get("repetition") or "").strip(),
+        throughput_clients_per_s=positive("throughput_clients_per_s"),
+        throughput_middleware_per_s=positive("throughput_middleware_per_s"),
+        response_clients_s=positive("response_clients_ms_mean", 1e-3),
+        response_middleware_s=positive("response_middleware_ms_mean", 1e-3),
+        response_p95_s=positive("response_middleware_ms_p95", 1e-3),
+        queue_s=positive("queue_ms_mean", 1e-3),
+        holding_s=positive("worker_ms_mean", 1e-3),
+        queue_length=positive("queue_length_mean"),
+        cpu_server=positive("cpu_server_mean"),
+        cpu_middleware=positive("cpu_middleware_mean"),
+    )
+    return replace(observation, refused=_refusal(observation, row.get("note") or ""))
+
+
+def _writes_share(given: float | None, workload: str) -> float:
+    """The share of writes, rounded because tables count it; where it is not given, from the name of the workload."""
+    if given is not None:
+        return round(given, 2)
+    return {"read": 0.0, "write": 1.0}.get(workload, 0.5)
+
+
+def _refusal(one: Observation, note: str) -> str:
+    """Why a row can neither be learned from nor judged, or nothing."""
+    for text in _REFUSING_NOTES:
+        if text in note:
+            return f"its note says {note.strip()[:100]!r}"
+    if one.throughput_per_s is None:
+        return "its throughput is not in the table"
+    clients = one.settings.clients
+    inside = one.throughput_clients_per_s, one.response_clients_s
+    if inside[0] is not None and inside[1] is not None:
+        ratio = inside[0] * inside[1] / clients
+        if ratio > 1 + LAW_DEVIATION_MAX:
+            return (
+                f"it breaks the interactive law: throughput x response time is {ratio:.2f} times the clients"
+            )
+    rate = one.throughput_middleware_per_s or one.throughput_per_s
+    if one.response_middleware_s is not None:
+        ratio = rate * one.response_middleware_s / clients
+        if ratio > 1 + LAW_DEVIATION_MAX:
+            return (
+                f"it breaks the interactive law: throughput x response time in the middlewares is {ratio:.2f} "
+                f"times the clients"
+            )
+    return ""
+
+
+@dataclass(frozen=True)
+class ObservedCell:
+    """The mean of the trials of one configuration, and how much they vary."""
+
+    mean: Observation
+    repetitions: int
+    # Standard deviation of ln X and of ln R between trials; None for a single trial.
+    throughput_spread: float | None
+    response_spread: float | None
+
+    @property
+    def settings(self) -> CellSettings:
+        """The configuration."""
+        return self.mean.settings
+
+    @property
+    def throughput_per_s(self) -> float:
+        """Mean throughput."""
+        assert self.mean.throughput_per_s is not None
+        return self.mean.throughput_per_s
+
+
+_MEASURES = (
+    "throughput_clients_per_s",
+    "throughput_middleware_per_s",
+    "response_clients_s",
+    "response_middleware_s",
+    "response_p95_s",
+    "queue_s",
+    "holding_s",
+    "queue_length",
+    "cpu_server",
+    "cpu_middleware",
+)
+
+
+def cells_of(
+    observations: Sequence[Observation],
+) -> tuple[list[ObservedCell], list[tuple[Observation, str]]]:
+    """Average the trials of each configuration; the second list has configurations without a usable trial."""
+    groups: dict[tuple[str, CellSettings], list[Observation]] = {}
+    for one in observations:
+        groups.setdefault((one.dataset, one.settings), []).append(one)
+    cells: list[ObservedCell] = []
+    refused: list[tuple[Observation, str]] = []
+    for key in sorted(groups):
+        group = groups[key]
+        used = [one for one in group if not one.refused]
+        if any(one.throughput_clients_per_s is not None for one in used):
+            # All means of a cell are in one view.
+            used = [one for one in used if one.throughput_clients_per_s is not None]
+        if not used:
+            reasons = sorted({one.refused for one in group})
+            refused.append((group[0], "; ".join(reasons)))
+            continue
+        means: dict[str, float | None] = {}
+        for name in _MEASURES:
+            values = [value for one in used if (value := getattr(one, name)) is not None]
+            means[name] = sum(values) / len(values) if values else None
+        mean = replace(used[0], **means)  # type: ignore[arg-type]
+        cells.append(
+            ObservedCell(
+                mean,
+                len(used),
+                _spread([one.throughput_per_s for one in used]),
+                _spread([one.response_middleware_s or one.response_s for one in used]),
+            )
+        )
+    return cells, refused
+
+
+def _spread(values: Sequence[float | None]) -> float | None:
+    logs = [math.log(value) for value in values if value]
+    if len(logs) < 2:
+        return None
+    centre = sum(logs) / len(logs)
+    return math.sqrt(sum((value - centre) ** 2 for value in logs) / (len(logs) - 1))

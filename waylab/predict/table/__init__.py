@@ -1,0 +1,1 @@
+"""The judge of models on tables: held-out cells, the choice of a model, and intervals."""
