@@ -155,9 +155,12 @@ def test_flagged_rows_are_neither_learned_nor_judged(tmp_path, capsys):
     rows[0]["note"] = "do not use: copied"
     rows[4]["response_middleware_ms_mean"] = 3 * float(rows[4]["response_middleware_ms_mean"]) + 20
     rows[8]["throughput_clients_per_s"] = rows[8]["throughput_middleware_per_s"] = ""
+    rows.append(rows[7] | {"throughput_clients_per_s": 2 * float(rows[7]["throughput_clients_per_s"])})
+    rows[7]["sharded"], rows[-1]["sharded"] = "no", "False"
     found = validated(capsys, tables.write(tmp_path / "table.csv", rows), "pools")
     reasons = sorted(one["refused"] for one in found if one["held_out"] == "unusable")
-    assert len(reasons) == 3
+    assert len(reasons) == 4
+    assert "contradict each other: repetition 1" in " ".join(reasons)
     assert "do not use" in " ".join(reasons) and "interactive law" in " ".join(reasons)
     assert "not in the table" in " ".join(reasons)
 

@@ -36,7 +36,7 @@ class ChainPrior:
     doubling; it begins near `start` and ends near `end`. The effects of a queue and of the pool's size on w are small.
     """
 
-    drift: float = 0.7
+    drift: float = 1.0
     roughness: float = 0.5
     start: float = -1.5
     end: float | None = 3.0
@@ -109,7 +109,7 @@ class ChainModel:
         Raises:
             RefusedFitError: with fewer than two different numbers of clients, or with and without a pool together.
         """
-        if len({one.settings.clients for one in cells}) < 2:
+        if len({one.settings.clients for one in cells}) < 2 and not self.effects.among:
             raise RefusedFitError(
                 "the chain needs two different numbers of clients; measure another number of clients"
             )

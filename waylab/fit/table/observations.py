@@ -12,6 +12,8 @@ from waylab.errors import LabError
 
 # A row whose throughput times response time differs from its clients by more than this breaks the interactive law.
 LAW_DEVIATION_MAX = 0.1
+_CONTRADICTION = 0.1
+_TRUTHS = {"true": True, "yes": True, "false": False, "no": False}
 _REFUSING_NOTES = ("do not use", "law>")
 _NEEDED = ("experiment", "clients_total")
 _NUMBERS_MAX = 1e15
@@ -113,7 +115,7 @@ def read_observations(path: Path) -> list[Observation]:
         missing.append("throughput_clients_per_s")
     if missing:
         raise LabError(f"{path}: has no column {' and no column '.join(missing)}")
-    return [_observation(path, line, row) for line, row in enumerate(rows, start=2)]
+    return _without_contradictions([_observation(path, line, row) for line, row in enumerate(rows, start=2)])
 
 
 def _observation(path: Path, line: int, row: dict[str, str]) -> Observation:
@@ -150,6 +152,8 @@ def _observation(path: Path, line: int, row: dict[str, str]) -> Observation:
     middlewares = whole("middlewares", 1 if workers else 0)
     workload = (row.get("workload") or "").strip()
     keys = whole("multiget_keys", 0)
+    named = (row.get("sharded") or "").strip().lower() in _TRUTHS
+    sharded = 0 if named else whole("sharded", 0)
     observation = Observation(
         dataset=(row.get("repository") or "").strip() or path.stem,
         settings=CellSettings(
@@ -162,7 +166,7 @@ def _observation(path: Path, line: int, row: dict[str, str]) -> Observation:
             clients=clients,
             writes_share=_writes_share(number("writes_share"), workload),
             multiget_keys=keys,
-            sharded=bool(whole("sharded", 0)),
+            sharded=_TRUTHS.get((row.get("sharded") or "").strip().lower()) or bool(sharded),
             value_bytes=whole("value_bytes", 0),
         ),
         line=line,
@@ -179,6 +183,26 @@ def _observation(path: Path, line: int, row: dict[str, str]) -> Observation:
         cpu_middleware=positive("cpu_middleware_mean"),
     )
     return replace(observation, refused=_refusal(observation, row.get("note") or ""))
+
+
+def _without_contradictions(found: list[Observation]) -> list[Observation]:
+    """Refuse rows of one configuration with the same repetition and different throughputs."""
+    groups: dict[tuple[str, CellSettings, str], list[float]] = {}
+    for one in found:
+        if one.repetition and one.throughput_per_s is not None:
+            groups.setdefault((one.dataset, one.settings, one.repetition), []).append(one.throughput_per_s)
+    checked = []
+    for one in found:
+        rates = groups.get((one.dataset, one.settings, one.repetition), [])
+        if not one.refused and rates and max(rates) > (1 + _CONTRADICTION) * min(rates):
+            reason = (
+                f"rows contradict each other: repetition {one.repetition[:20]} of this configuration has throughputs "
+                f"from {min(rates):.6g} to {max(rates):.6g} per s"
+            )
+            checked.append(replace(one, refused=reason))
+        else:
+            checked.append(one)
+    return checked
 
 
 def _writes_share(given: float | None, workload: str) -> float:

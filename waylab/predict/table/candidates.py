@@ -29,11 +29,18 @@ def candidates(outer: HoldOut, split: str) -> list[TableModel]:
 def may_be_chosen(name: str, outer: HoldOut) -> bool:
     """Whether a model takes part in the choice.
 
-    The field reports' models are there to compare. A Gaussian process knows no bottleneck, so it may interpolate only.
+    The field reports' models are there to compare. A Gaussian process knows no bottleneck, and nothing draws the free
+    chain towards one, so both may only interpolate.
     """
-    if name == GaussianProcessModel().name:
-        return outer.part not in EXTRAPOLATING
-    return name in {"chain", "chain-free", "layered"}
+    if name in {GaussianProcessModel().name, "chain-free"}:
+        return outer.part not in EXTRAPOLATING and _varies(outer)
+    return name in {"chain", "layered"}
+
+
+def _varies(outer: HoldOut) -> bool:
+    """Whether the held-out factor, if it is a single one, still varies in the calibration."""
+    known = {getattr(one.settings, outer.part, index) for index, one in enumerate(outer.calibration)}
+    return len(known) > 1
 
 
 def weights_of(errors: Mapping[str, Sequence[float]], prior: Sequence[str]) -> dict[str, float]:

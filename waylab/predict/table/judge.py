@@ -21,6 +21,7 @@ from waylab.predict.table.splits import HoldOut, hold_outs, inner_hold_outs
 
 QUANTITIES = ("throughput", "response_mean", "response_middleware_mean", "response_p95")
 _INNER_MAX = 4
+_CYCLE_MAX = 4.0
 
 
 @dataclass(frozen=True)
@@ -257,6 +258,7 @@ def _quantities(
     cell: ObservedCell, found: CellPrediction, inner: Sequence[Mapping[str, float]]
 ) -> dict[str, PredictedQuantity]:
     quantities = {}
+    of_throughput = 0.0
     for name in QUANTITIES:
         measured, predicted = measured_quantity(cell, name), predicted_quantity(found, name, cell.mean.view)
         if measured is None:
@@ -265,5 +267,11 @@ def _quantities(
             quantities[name] = PredictedQuantity(measured, None, None)
             continue
         half = half_width([one[name] for one in inner if name in one], 0.0)
+        if name == "throughput":
+            of_throughput = half
+        elif found.inside_s is not None and predicted != found.response_s:
+            # Clients are inside or outside: if the time outside is known, an error of X appears in the time inside,
+            # larger by the ratio of the whole cycle to the time inside.
+            half = max(half, of_throughput * min(found.response_s / found.inside_s, _CYCLE_MAX))
         quantities[name] = PredictedQuantity(measured, predicted, around(predicted, half))
     return quantities

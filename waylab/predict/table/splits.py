@@ -7,9 +7,16 @@ from waylab.fit.table.observations import CellSettings, ObservedCell
 
 SPLITS = ("pools", "clients", "servers", "levels")
 ANCHORS = (0, 1, 2, 4)
+
+
+def anchored(count: int) -> str:
+    """The part of hold-outs with so many anchor cells."""
+    return "blind" if not count else f"{count} anchor{'s' if count > 1 else ''}"
+
+
 TO_TWICE, TO_FOUR_TIMES = "to twice the clients", "to four times the clients"
 # Parts whose targets lie beyond the calibrated settings in a direction that a bottleneck limits.
-EXTRAPOLATING = frozenset({TO_TWICE, TO_FOUR_TIMES, "extrapolation", "blind", "1 anchor"})
+EXTRAPOLATING = frozenset({TO_TWICE, TO_FOUR_TIMES, "extrapolation", *(anchored(count) for count in ANCHORS)})
 _COUNTS_MIN = 4
 _POOLS_MIN = 3
 _REACH_MAX = 4
@@ -150,9 +157,12 @@ def _anchored(known: Cells, held: Cells) -> Iterator[HoldOut]:
         if anchors * 3 > len(held):
             continue
         chosen = anchor_cells(held, anchors)
-        part = "blind" if not anchors else f"{anchors} anchor{'s' if anchors > 1 else ''}"
         yield HoldOut(
-            part, known + chosen, tuple(one for one in held if one not in chosen), anchors, known=known
+            anchored(anchors),
+            known + chosen,
+            tuple(one for one in held if one not in chosen),
+            anchors,
+            known=known,
         )
 
 
