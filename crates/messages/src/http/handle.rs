@@ -23,8 +23,9 @@ use axum::response::Response;
 use clock::{Clock, Stage};
 use std::collections::HashMap;
 use std::future::poll_fn;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
@@ -107,7 +108,7 @@ pub(crate) async fn handle(
     let mut clock = active.measurements.clock;
     clock.stamp(Stage::Replied, service.clock.now());
     clock.finish();
-    if let Ok(value) = HeaderValue::from_str(&server_timing(&clock)) {
+    if let Ok(value) = HeaderValue::try_from(server_timing(&clock)) {
         response.headers_mut().insert(SERVER_TIMING, value);
     }
     let body_bytes = HttpBody::size_hint(response.body()).lower();
@@ -138,7 +139,13 @@ async fn read_in_time(
         return Err(Problem::too_large(limit));
     }
     let within = service.clients.body_timeout;
-    match tokio::time::timeout(within, read_body(body, limit, service.memory.reserve_body(share))).await {
+    let mut read = pin!(read_body(body, limit, service.memory.reserve_body(share)));
+    // A body that arrives together with its head needs no timer.
+    let read = match poll_fn(|context| Poll::Ready(read.as_mut().poll(context))).await {
+        Poll::Ready(read) => Ok(read),
+        Poll::Pending => tokio::time::timeout(within, read).await,
+    };
+    match read {
         Ok(read) => read.map(|(body, reservation)| (body, Some(reservation))),
         Err(_) => {
             service.connections.note_timeout(BODY);

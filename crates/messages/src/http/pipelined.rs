@@ -1,6 +1,7 @@
 //! Finds out whether bytes of the next request follow a request in what was read. The HTTP library reads ahead and does not report it.
 
 use axum::http::Request;
+use memchr::memchr;
 
 /// An empty line after a request is ignored: old clients send one.
 const EMPTY_LINE_BYTES: u64 = 2;
@@ -27,17 +28,18 @@ impl ReadAhead {
         match self {
             ReadAhead::AfterHead(count) | ReadAhead::NextHead(count) => *count += bytes.len() as u64,
             ReadAhead::Head { is_line_empty, has_line } => {
-                for (place, byte) in bytes.iter().enumerate() {
-                    match byte {
-                        b'\n' if *is_line_empty && *has_line => {
-                            *self = ReadAhead::AfterHead((bytes.len() - place - 1) as u64);
-                            return;
-                        }
-                        b'\n' => (*is_line_empty, *has_line) = (true, *has_line || !*is_line_empty),
-                        b'\r' => {}
-                        _ => *is_line_empty = false,
+                let is_empty = |line: &[u8]| line.iter().all(|byte| *byte == b'\r');
+                let mut left = bytes;
+                while let Some(end) = memchr(b'\n', left) {
+                    let is_whole_line_empty = *is_line_empty && is_empty(&left[..end]);
+                    left = &left[end + 1..];
+                    if is_whole_line_empty && *has_line {
+                        *self = ReadAhead::AfterHead(left.len() as u64);
+                        return;
                     }
+                    (*is_line_empty, *has_line) = (true, *has_line || !is_whole_line_empty);
                 }
+                *is_line_empty = *is_line_empty && is_empty(left);
             }
         }
     }

@@ -4,7 +4,6 @@ use crate::observe::record_file::RecordSink;
 use clock::{INTERVALS, Interval, Stage, StageClock};
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};
 
 /// The values of the label `operation`.
@@ -167,11 +166,16 @@ pub(crate) fn server_timing(clock: &StageClock) -> String {
     text
 }
 
-/// Integer arithmetic, because every reply needs it.
+/// Without the standard formatting, because every reply has seven of these times. They took a tenth of the service's instructions.
 fn put_ms(text: &mut String, name: &str, time_ns: u64) {
     let time_us = (time_ns + 500) / 1000;
-    // Writing into a string cannot fail.
-    let _ = write!(text, "{name};dur={}.{:03}", time_us / 1000, time_us % 1000);
+    let mut digits = itoa::Buffer::new();
+    text.push_str(name);
+    text.push_str(";dur=");
+    text.push_str(digits.format(time_us / 1000));
+    text.push('.');
+    // The leading one keeps the zeros of the fraction.
+    text.push_str(&digits.format(1000 + time_us % 1000)[1..]);
 }
 
 #[cfg(test)]
@@ -183,15 +187,15 @@ mod tests {
     fn the_header_names_every_interval_except_those_not_passed() {
         let mut clock = StageClock::started(Nanos(1_000_000));
         clock.stamp(Stage::Parsed, Nanos(1_500_000));
-        clock.stamp(Stage::Replied, Nanos(4_000_000));
+        clock.stamp(Stage::Replied, Nanos(13_456_789));
         clock.finish();
         let expected = "parse;dur=0.500, admit;dur=0.000, queue;dur=0.000, send;dur=0.000, backend;dur=0.000, \
-                        reply;dur=2.500, total;dur=3.000";
+                        reply;dur=11.957, total;dur=12.457";
         assert_eq!(server_timing(&clock), expected);
         let journal = Journal::new(RecordSink::default());
         journal.end("send", 201, &clock);
         let counts = journal.counts();
         assert_eq!(counts.requests[&("send", 201)], 1);
-        assert_eq!(counts.times[0][SERIES - 1].sum_ns, 3_000_000);
+        assert_eq!(counts.times[0][SERIES - 1].sum_ns, 12_456_789);
     }
 }

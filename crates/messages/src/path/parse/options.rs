@@ -3,10 +3,10 @@
 use crate::config::Limits;
 use crate::http::problem::Problem;
 use crate::interface::rules::{KEY_BYTES_MAX, is_key};
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, HeaderName};
 use std::time::Duration;
 
-const KEY: &str = "idempotency-key";
+const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// A duration up to the limit, in milliseconds, rounded up. `what` names the parameter or field.
 pub(super) fn time_ms(what: &str, text: &str, longest: Duration) -> Result<i64, Problem> {

@@ -6,12 +6,12 @@ use crate::interface::rules::is_name;
 use crate::path::work::Work;
 use axum::body::Bytes;
 use axum::extract::Query;
-use axum::http::{HeaderMap, Uri, header};
+use axum::http::{HeaderMap, HeaderName, Uri, header};
 use std::collections::HashMap;
 use std::time::Duration;
 
 /// The header with the sender.
-pub(crate) const SENDER: &str = "waystage-sender";
+pub(crate) const SENDER: HeaderName = HeaderName::from_static("waystage-sender");
 
 /// An HTTP request with its whole body.
 #[derive(Debug)]
@@ -80,6 +80,9 @@ impl HttpRequest<'_> {
     }
 
     pub(super) fn parameters(&self, known: &[&str]) -> Result<QueryParameters<'_>, Problem> {
+        if self.uri.query().is_none() {
+            return Ok(QueryParameters { pairs: Vec::new(), limits: self.limits });
+        }
         let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(self.uri)
             .map_err(|_| Problem::invalid_request("the query is not a list of key=value"))?;
         for (index, (key, _)) in pairs.iter().enumerate() {
