@@ -135,7 +135,8 @@ def summary(planned: dict, truth: Truth) -> dict:
     load = planned.load
     requests = round(truth.throughput_per_s * WINDOW_S)
     values = responses_ns(truth, load.clients, load.think_mean_s, min(requests, 2000))
-    operation = {"count": requests, "hits": requests, "misses": 0, "errors": 0}
+    read = {"hits": requests - truth.misses, "misses": truth.misses}
+    operation = {"count": requests, **read, "errors": 0}
     operation |= {"response": _times(values, requests), "service": _times(values, requests)}
     operation |= {"slip": _times(values[:0])}
     nothing = {"count": 0, "hits": 0, "misses": 0, "errors": 0}

@@ -11,7 +11,7 @@ from conftest import SPEC, put_fake, true_throughput
 from synthetic import Truth, histogram_text, write_trial
 from test_hostile_folders import changed
 
-from waylab.analysis import analyse_trial
+from waylab.analysis import analyse, analyse_trial
 from waylab.analysis.trial import histograms
 from waylab.errors import LabError
 from waylab.run import create_run
@@ -134,6 +134,31 @@ FORGED = {
         rewrite(lambda load: load["totals"].update(requests=7)),
         "agreement",
         "requests of all operations, 7 in the totals",
+    ),
+    "another deviation": (
+        rewrite(lambda load: load["operations"]["get"]["response"].update(std_ns=1.0)),
+        "agreement",
+        "the deviation of get is",
+    ),
+    "requests without an answer": (
+        rewrite(lambda load: load["operations"]["get"]["response"].update(unanswered=3)),
+        "agreement",
+        "3 requests of get have no answer, but 0 failed",
+    ),
+    "other misses": (
+        rewrite(lambda load: load["totals"].update(misses=7)),
+        "agreement",
+        "misses of all operations are 0, and 7 in the totals",
+    ),
+    "a smaller share of CPU time": (
+        rewrite(lambda load: load["cpu"].update(polled_s=0.0, user_s=4.0, share=0.01)),
+        "agreement",
+        "the load's share of CPU time is 0.010",
+    ),
+    "more seconds measured": (
+        rewrite(lambda load: load.update(started_clock_ns=load["measure_from_clock_ns"] - 10**9 + 5)),
+        "agreement",
+        "2 seconds are measured, but 1 whole seconds",
     ),
     "nothing checked": (
         rewrite(lambda load: load["verification"].update(checked=0)),
@@ -386,3 +411,22 @@ def test_the_lab_writes_a_manifest_when_a_trial_ends(fake, spec_path, tmp_path):
     assert manifest.files == hashes(directory, (paths.MANIFEST,)) and paths.TRIAL in manifest.files
     assert manifest.run_sha256 == run_hash(directory) and manifest.trial == planned.id
     assert read(directory / paths.TRIAL, TrialOutcome).manifest
+
+
+def test_a_trial_of_a_machine_that_counts_cpu_time_otherwise_is_not_used(run_folder):
+    """The whole run shows it; a single trial cannot."""
+    for place in range(2):
+        with_manifest(run_folder, place)
+    assert analyse(run_folder).trials_used == 8
+    _, directory = trial_of(run_folder, 1)
+    changed(
+        directory / paths.TRIAL,
+        lambda trial: trial["accounting"].update(interrupts_in_processes=False),
+    )
+    planned, _ = trial_of(run_folder, 1)
+    files = hashes(directory, (paths.MANIFEST,))
+    write(directory / paths.MANIFEST, manifest(directory, planned.id, planned.seed, files))
+    found = analyse(run_folder)
+    assert found.trials_used == 7
+    (reasons,) = [trial.reasons for trial in found.trials if trial.id == planned.id]
+    assert "was written on another machine" in " ".join(reasons)

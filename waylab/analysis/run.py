@@ -15,6 +15,7 @@ from waylab.analysis.across.facts import answer, facts, families
 from waylab.analysis.across.headline import headline
 from waylab.analysis.across.published import published_results
 from waylab.analysis.across.rules import rule_results
+from waylab.analysis.trial.agreement import other_machines
 from waylab.analysis.trial.artifacts import read_artifacts
 from waylab.analysis.trial.links import testbed_summary
 from waylab.analysis.trial.numbers import TrialResult, trial_result
@@ -30,6 +31,7 @@ def analyse(directory: Path) -> Analysis:
     run = read_run(directory)
     spec = run.spec
     found = [read_artifacts(directory, planned) for planned in run.plan]
+    other_machines(found)
     trials = [trial_result(artifacts, spec.gates) for artifacts in found]
     contents = [trial.content for trial in trials]
     chosen = axes(spec)

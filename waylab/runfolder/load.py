@@ -46,6 +46,10 @@ class LoadOperation(Struct, frozen=True, kw_only=True):
 
     count: Count  # number of requests
     errors: Count = 0  # number of requests that failed
+    hits: Count | None = None  # keys that were read and found
+    misses: Count | None = None  # keys that were read and not found
+    sent_bytes: Count | None = None  # bytes of requests
+    received_bytes: Count | None = None  # bytes of replies
     response: LoadTimes  # response time: from the intended start to the complete reply
 
 
@@ -76,6 +80,7 @@ class LoadSecond(Struct, frozen=True, kw_only=True):
     second: Count  # number of the second, from 0
     measured: bool  # whether the whole second lies in the measured window
     requests: Count  # requests that ended in this second
+    errors: Count | None = None  # requests that failed in this second
     hits: Count = 0  # keys found
     misses: Count = 0  # keys not found
     mean_ns: Amount | None = None  # mean response time in nanoseconds
@@ -94,6 +99,7 @@ class LoadCpu(Struct, frozen=True, kw_only=True):
 
     user_s: Amount  # user time in seconds
     system_s: Amount  # system time in seconds
+    polled_s: Amount | None = None  # CPU time of waiting without sleeping, which is not part of the share
     share: Amount  # CPU time as a share of the window times the threads
 
 
@@ -112,6 +118,7 @@ class LoadPart(Struct, frozen=True, kw_only=True):
     """One load generator of several."""
 
     cpu: LoadCpu  # its CPU time
+    measured_s: Amount | None = None  # length of its window in seconds
     settings: Settings = field(default_factory=dict)  # its settings by name
 
 
@@ -127,6 +134,7 @@ class LoadSummary(Struct, frozen=True, kw_only=True):
     """The summary of a load generator, or of several that were merged."""
 
     format: str  # waystage-load/1
+    started_clock_ns: Count | None = None  # start of second 0 on the same clock
     measure_from_clock_ns: Count  # start of the measured window on CLOCK_MONOTONIC, in nanoseconds
     measure_to_clock_ns: Count  # end of the measured window
     measured_s: Amount  # length of the measured window in seconds

@@ -5,7 +5,7 @@ of different programs, and the plan with the run. Their limits only detect files
 the accuracy of a trial.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from hdrh.histogram import HdrHistogram
 
 from waylab.analysis.trial import histograms
 from waylab.analysis.trial.artifacts import Artifacts
+from waylab.analysis.trial.summary_agreement import summary_disagreements
 from waylab.errors import LabError
 from waylab.runfolder import paths
 from waylab.runfolder.files import read
@@ -29,10 +30,20 @@ MEASURED_MIN = 0.95
 _SAME, _BUCKETS = 1e-6, 0.01
 # A law between two programs indicates another trial if its error exceeds both this share and twice its own limit.
 _LAW_MIN, _LAW_LIMITS = 0.2, 2.0
+# With fewer requests of each client, those at the edges of the window alone can break a law.
+_REQUESTS_MIN = 10
 # Requests at the edges of the window that one count includes and another does not, as a share.
 _EDGES = 0.05
 # The files of a trial that the analysis reads, beside its records.
 _READ = (paths.TRIAL, paths.LOAD, paths.PROCESSES, paths.MACHINE, paths.HOSTS)
+# The duration of a trial and the difference of its clocks are read one after the other, on a busy machine far apart.
+_CLOCK_S = 2.0
+# The servers of the systems that the lab knows, by what the specification wants; auto takes memcached if it is there.
+_SERVERS = {
+    "auto": ("memcached", "embedded"),
+    "memcached": ("memcached",),
+    "embedded": ("embedded",),
+}
 # The step from the seed of one load generator to that of the next.
 _SEED_STEP, _SEEDS = 104_729, 1 << 31
 
@@ -102,17 +113,77 @@ def disagreements(
         *_counts(load),
         *_histograms(load, decoded),
         *_seconds(artifacts.plan, load),
-        *_laws(laws),
+        *summary_disagreements(artifacts.plan, load, decoded),
+        *_laws(artifacts.plan, load, laws),
     ]
 
 
 def _identity(plan: PlannedTrial, outcome: TrialOutcome, load: LoadSummary) -> Iterator[str]:
     if outcome.id != plan.id:
         yield f"{paths.TRIAL} is of trial {outcome.id}"
+    if outcome.order != plan.order:
+        yield f"{paths.TRIAL} is of trial number {outcome.order}, planned: {plan.order}"
+    yield from _outcome(plan, outcome, load)
     if outcome.before and outcome.after:
+        if abs((outcome.after.clock_ns - outcome.before.clock_ns) * 1e-9 - outcome.took_s) > _CLOCK_S:
+            yield f"{paths.TRIAL} took {outcome.took_s:g} s, and its clocks say otherwise"
         begin, end = outcome.before.clock_ns, outcome.after.clock_ns
         if not begin <= load.window_ns[0] <= load.window_ns[1] <= end:
             yield f"{paths.LOAD} was not measured during this trial"
+
+
+def _outcome(plan: PlannedTrial, outcome: TrialOutcome, load: LoadSummary) -> Iterator[str]:
+    """Check the outcome against the plan and the rules by which a trial is called measured."""
+    # Older versions, which wrote no manifest, also recorded less.
+    if not outcome.manifest:
+        return
+    wanted = plan.system.get("backends", {}).get("server")
+    # Only the embedded server leaves the records of a cache, so these systems can run both servers.
+    if "cache" in plan.description.record_files and wanted in _SERVERS:
+        if outcome.server not in _SERVERS[wanted]:
+            yield f"the server was {outcome.server}, planned: {wanted}"
+    if "database" in plan.description.programs:
+        yield from _database(outcome)
+    overlap = outcome.generators_overlap
+    if overlap is not None and (len(load.parts) < 2 or overlap > 1):
+        yield f"{overlap:g} of the windows of {len(load.parts) or 1} load generators are common"
+    if overlap is None and len(load.parts) > 1:
+        yield f"{paths.TRIAL} does not say how long its {len(load.parts)} load generators measured together"
+    if outcome.accounting is None:
+        yield f"{paths.TRIAL} has no accounting, which every version with manifests writes"
+    for process in outcome.processes:
+        # The gates judge the load generators.
+        if process.name.startswith("load"):
+            continue
+        if process.killed or process.exit_code not in (0, -15):
+            killed = " and was killed" if process.killed else ""
+            yield f"{process.name} ended with {process.exit_code}{killed}"
+
+
+def _database(outcome: TrialOutcome) -> Iterator[str]:
+    """Check that the counters of the database are there before and after, and that none went down."""
+    if outcome.server != "postgres":
+        yield f"the server was {outcome.server}, planned: postgres"
+    before = (outcome.database and outcome.database.before) or {}
+    after = (outcome.database and outcome.database.after) or {}
+    if not before or before.keys() != after.keys():
+        yield "the counters of the database are not there before and after the load"
+    for name, count in before.items():
+        later = after.get(name)
+        if count is not None and later is not None and later < count:
+            yield f"the database counted {count} {name} before the load and {later} after it"
+
+
+def other_machines(found: list[Artifacts]) -> None:
+    """Add a problem to each trial whose kernel counts CPU time otherwise than that of the run's first trial."""
+    measured = [one for one in found if one.outcome is not None and one.outcome.manifest]
+    for one in measured[1:]:
+        first, this = measured[0].outcome, one.outcome
+        if first and this and (first.accounting, first.testbed.kind) != (this.accounting, this.testbed.kind):
+            one.problems.append(
+                f"{paths.TRIAL} was written on another machine than that of {measured[0].plan.id}: "
+                "its testbed or what its kernel counts as CPU time differs"
+            )
 
 
 def _settings(plan: PlannedTrial, load: LoadSummary) -> Iterator[str]:
@@ -124,14 +195,18 @@ def _settings(plan: PlannedTrial, load: LoadSummary) -> Iterator[str]:
             yield f"the load does not report its {' and '.join(unknown)}"
     for name, wanted in _planned(plan, load, len(reported)).items():
         found = [settings[name] for settings in reported if settings.get(name) is not None]
-        if name == "clients" and found:
-            found = [sum(found)]
+        if name in _COMBINED and found:
+            found = [_COMBINED[name](found)]
         if name == "seed":
             missing = set(found) - wanted
             if missing:
                 yield f"the load ran with seed {min(missing)}, planned: {plan.seed}"
         elif any(one != wanted for one in found):
             yield f"the load ran with {name} {found[0]}, planned: {wanted}"
+
+
+# Several load generators share the clients and the keys.
+_COMBINED: dict[str, Callable[[list[Any]], Any]] = {"clients": sum, "key_minimum": min, "key_maximum": max}
 
 
 def _reported_always(settings: dict[str, Any]) -> tuple[str, ...]:
@@ -150,6 +225,8 @@ def _planned(plan: PlannedTrial, load: LoadSummary, generators: int) -> dict[str
         "test_time_s": planned.test_time_s,
         "warm_up_s": planned.warm_up_s,
         "sample": planned.sample,
+        "threads": planned.threads,
+        "think_mean_s": planned.think_mean_s,
     }
     if not load.operations.messages:
         ratio = planned.ratio.split(":")
@@ -160,6 +237,8 @@ def _planned(plan: PlannedTrial, load: LoadSummary, generators: int) -> dict[str
             "multi_key_get": planned.multi_key_get,
             "protocol": planned.protocol,
             "key_pattern": planned.key_pattern,
+            "key_minimum": planned.key_minimum,
+            "key_maximum": planned.key_maximum,
         }
     return wanted
 
@@ -212,8 +291,10 @@ def _seconds(plan: PlannedTrial, load: LoadSummary) -> Iterator[str]:
                 return
 
 
-def _laws(laws: list[Law]) -> Iterator[str]:
+def _laws(plan: PlannedTrial, load: LoadSummary, laws: list[Law]) -> Iterator[str]:
     """Name the laws between two programs whose error is so large that the files are from different trials."""
+    if load.totals.requests < _REQUESTS_MIN * plan.load.clients:
+        return
     for law in laws:
         # The interactive law has a gate of its own.
         if law.residual is None or law.name == "interactive":

@@ -75,7 +75,7 @@ def judge(
         _hit_ratio(numbers.hit_ratio, limits.hit_ratio_min, described.hit_ratio),
         _law(numbers.interactive_law_error, limits.interactive_law_max, open_loop),
         _records(artifacts, limits.dropped_records_max),
-        _clock(outcome.clock_step_s),
+        _clock(outcome.clock_step_s, promised=outcome.manifest),
         _links(artifacts, limits.link_error_max),
         _link_timing(numbers.links.late_share),
         _errors(load, limits.errors_max),
@@ -182,8 +182,10 @@ def _records(artifacts: Artifacts, limit: int) -> Gate:
     return _gate("dropped_records", spoiled <= limit, text, spoiled, limit)
 
 
-def _clock(step_s: float | None) -> Gate:
+def _clock(step_s: float | None, promised: bool) -> Gate:
     if step_s is None:
+        if promised:
+            return _gate("clock", False, "is missing from the trial's outcome", None, CLOCK_STEP_MAX_S)
         return _gate("clock", None, "was not measured", None, CLOCK_STEP_MAX_S)
     text = f"the wall clock moved {1000 * step_s:+.1f} ms against the monotonic one, limit {1000 * CLOCK_STEP_MAX_S:g}"
     return _gate("clock", abs(step_s) <= CLOCK_STEP_MAX_S, text, step_s, CLOCK_STEP_MAX_S)

@@ -49,7 +49,7 @@ def _check_size(text: str) -> None:
 
     A few bytes can demand gigabytes: by the digits and the largest value in the header, or as deflated zeros.
     """
-    content = base64.b64decode(text)
+    content = base64.b64decode(text, validate=True)
     inflated = zlib.decompressobj().decompress(content[_OUTER.size :], _INFLATED_MAX + 1)
     if len(inflated) > _INFLATED_MAX:
         raise ValueError(f"it is longer than {_INFLATED_MAX} bytes")
@@ -100,7 +100,43 @@ def values_at(histogram: HdrHistogram, percents: list[float], unanswered: int = 
 
 def mean(histogram: HdrHistogram) -> float:
     """Return the mean in nanoseconds, each value taken as the middle of its bucket."""
-    return float(histogram.get_mean_value())
+    return moments(histogram)[0]
+
+
+def moments(histogram: HdrHistogram) -> tuple[float, float]:
+    """Return the mean and the standard deviation in nanoseconds, divided by n; 0 and 0 without a value.
+
+    The library computes the same with a loop over all buckets, which takes a hundred times longer.
+    """
+    if not histogram.get_total_count():
+        return 0.0, 0.0
+    counts = _counts(histogram)
+    filled = np.flatnonzero(counts)
+    lowest_ns, width_ns = _buckets(histogram, filled)
+    middle_ns, weights = (lowest_ns + (width_ns >> 1)).astype(float), counts[filled]
+    mean_ns = float(np.average(middle_ns, weights=weights))
+    return mean_ns, float(np.sqrt(np.average((middle_ns - mean_ns) ** 2, weights=weights)))
+
+
+def _counts(histogram: HdrHistogram) -> NDArray[np.int64]:
+    found: NDArray[np.int64] = np.ctypeslib.as_array(histogram.counts)[: histogram.counts_len].astype(
+        np.int64
+    )
+    return found
+
+
+def _buckets(
+    histogram: HdrHistogram, filled: NDArray[np.intp]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the smallest value and the width of buckets, numbered as in the library.
+
+    Halves that double in width, the first one whole.
+    """
+    half_magnitude = histogram.sub_bucket_half_count_magnitude
+    half = 1 << half_magnitude
+    bucket = np.maximum((filled >> half_magnitude) - 1, 0) + histogram.unit_magnitude
+    inside = (filled & (half - 1)) + np.where(filled >= half, half, 0)
+    return inside << bucket, np.int64(1) << bucket
 
 
 def matrix(rows: list[list[HdrHistogram]], where: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -115,18 +151,15 @@ def matrix(rows: list[list[HdrHistogram]], where: str) -> tuple[NDArray[np.int64
     shapes = {(one.unit_magnitude, one.sub_bucket_half_count_magnitude, one.counts_len) for one in everything}
     if len(shapes) != 1:
         raise LabError(f"{where}: the histograms of the seconds do not have the same buckets")
-    unit, half_magnitude, length = shapes.pop()
+    *_, length = shapes.pop()
     counts = np.zeros((len(rows), length), dtype=np.int64)
     for place, histograms in enumerate(rows):
         for histogram in histograms:
             if histogram.get_total_count():
-                counts[place] += np.ctypeslib.as_array(histogram.counts)[:length].astype(np.int64)
+                counts[place] += _counts(histogram)
     filled = np.flatnonzero(counts.any(axis=0))
-    # How the buckets are numbered, as in the library: halves that double in width, the first one whole.
-    half = 1 << half_magnitude
-    bucket = np.maximum((filled >> half_magnitude) - 1, 0)
-    inside = (filled & (half - 1)) + np.where(filled >= half, half, 0)
-    return counts[:, filled], ((inside + 1) << (bucket + unit)) - 1
+    lowest_ns, width_ns = _buckets(everything[0], filled)
+    return counts[:, filled], lowest_ns + width_ns - 1
 
 
 def curve(histogram: HdrHistogram) -> list[DistributionPoint]:
