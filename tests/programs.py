@@ -45,7 +45,7 @@ def free_ports(count: int) -> list[int]:
     without the second condition, and the clients of one would then read the values of the other.
     """
     with _GIVEN_LOCK:
-        probes = []
+        probes: list[socket.socket] = []
         while len(probes) < count:
             probe = socket.create_server(("127.0.0.1", 0))
             if probe.getsockname()[1] in _GIVEN:
