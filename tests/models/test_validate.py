@@ -166,6 +166,31 @@ def test_flagged_rows_are_neither_learned_nor_judged(tmp_path, capsys):
     assert "not in the table" in " ".join(reasons)
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("throughput_clients_per_s", "-5", "its throughput_clients_per_s is -5"),
+        ("throughput_clients_per_s", "0", "its throughput_clients_per_s is 0"),
+        ("response_clients_ms_mean", "-1e3", "its response_clients_ms_mean is -1000"),
+        ("clients_total", "1e9", "at most 20000 clients are modelled"),
+        ("note", "Do Not Use", "its note says"),
+    ],
+)
+def test_an_impossible_row_is_refused_alone(tmp_path, name, value, expected):
+    rows = tables.trials((8, 16, 32), (4, 16, 64), repetitions=1)
+    rows[4][name] = value
+    found = read_observations(tables.write(tmp_path / "table.csv", rows))
+    assert [one.line for one in found if one.refused] == [6]
+    assert expected in found[4].refused
+
+
+def test_headings_with_a_byte_order_mark_and_words_for_truth_are_read(tmp_path):
+    rows = tables.trials((8,), (4, 16), repetitions=1, sharded="True", multiget_keys=6)
+    path = tables.write(tmp_path / "table.csv", rows, tables.HEADING[1:])
+    path.write_bytes("\ufeff".encode() + path.read_bytes())
+    assert [one.settings.sharded for one in read_observations(path)] == [True, True]
+
+
 def test_too_few_levels_are_refused_cell_by_cell(tmp_path, capsys):
     rows = tables.trials((8, 16, 32), (4, 16, 64), repetitions=1)
     rows += tables.trials((8, 32), (4, 64), repetitions=1, experiment="two pools")
@@ -183,6 +208,12 @@ def test_too_few_levels_are_refused_cell_by_cell(tmp_path, capsys):
         ("", "pools", "has no rows"),
         ("a,b\n1,2,3\n", "pools", "3 columns"),
         ("a,b\n1,2\n", "pools", "has no column experiment"),
+        ("experiment;clients_total\na;2\n", "pools", "separate the columns by commas"),
+        (
+            "experiment,clients_total,throughput_clients_per_s,writes_share\na,2,9,37\n",
+            "pools",
+            "writes_share is 37; give a share between 0 and 1",
+        ),
         ("experiment,clients_total\na,2\n", "pools", "has no column throughput_clients_per_s"),
         ("experiment,clients_total,throughput_clients_per_s\na,no,1\n", "pools", "clients_total is 'no'"),
         ("experiment,clients_total,throughput_clients_per_s\na,2.5,1\n", "pools", "give a whole number"),

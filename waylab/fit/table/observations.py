@@ -17,6 +17,10 @@ _TRUTHS = {"true": True, "yes": True, "false": False, "no": False}
 _REFUSING_NOTES = ("do not use", "law>")
 _NEEDED = ("experiment", "clients_total")
 _NUMBERS_MAX = 1e15
+# The closed cycle is solved for each number of clients, so its memory and time grow with them.
+CLIENTS_MAX = 20_000
+# Spreadsheets write a byte order mark before the first heading.
+_BYTE_ORDER_MARK = "\ufeff"
 
 
 @dataclass(frozen=True, order=True)
@@ -108,17 +112,21 @@ def read_observations(path: Path) -> list[Observation]:
         raise LabError(f"{path}: there is no such file") from None
     except UnreadableError as error:
         raise LabError(f"{path}: {error}") from None
+    rows = [{name.removeprefix(_BYTE_ORDER_MARK).strip(): text for name, text in row.items()} for row in rows]
     if not rows:
         raise LabError(f"{path}: has no rows; give a table with one row for each trial")
     missing = [name for name in _NEEDED if name not in rows[0]]
     if not {"throughput_clients_per_s", "throughput_middleware_per_s"} & set(rows[0]):
         missing.append("throughput_clients_per_s")
     if missing:
-        raise LabError(f"{path}: has no column {' and no column '.join(missing)}")
+        hint = "; separate the columns by commas" if len(rows[0]) == 1 else ""
+        raise LabError(f"{path}: has no column {' and no column '.join(missing)}{hint}")
     return _without_contradictions([_observation(path, line, row) for line, row in enumerate(rows, start=2)])
 
 
 def _observation(path: Path, line: int, row: dict[str, str]) -> Observation:
+    wrong: list[str] = []
+
     def number(name: str) -> float | None:
         text = (row.get(name) or "").strip()
         if not text or text.lower() in {"nan", "na", "null", "none"}:
@@ -133,6 +141,9 @@ def _observation(path: Path, line: int, row: dict[str, str]) -> Observation:
 
     def positive(name: str, factor: float = 1.0) -> float | None:
         value = number(name)
+        judged = name.startswith(("throughput", "response"))
+        if judged and value is not None and (value < 0 or (value == 0 and name.startswith("throughput"))):
+            wrong.append(f"its {name} is {value:g}")
         return value * factor if value is not None and value > 0 else None
 
     def whole(name: str, default: int) -> int:
@@ -148,12 +159,16 @@ def _observation(path: Path, line: int, row: dict[str, str]) -> Observation:
         raise LabError(
             f"{path}:{line}: clients_total is {row['clients_total'][:40]!r}; give a positive integer"
         )
+    if clients > CLIENTS_MAX:
+        wrong.append(f"its clients_total is {clients}, and at most {CLIENTS_MAX} clients are modelled")
     workers = whole("workers_per_middleware", 0)
     middlewares = whole("middlewares", 1 if workers else 0)
     workload = (row.get("workload") or "").strip()
     keys = whole("multiget_keys", 0)
-    named = (row.get("sharded") or "").strip().lower() in _TRUTHS
-    sharded = 0 if named else whole("sharded", 0)
+    writes_share = number("writes_share")
+    if writes_share is not None and not 0 <= writes_share <= 1:
+        raise LabError(f"{path}:{line}: writes_share is {writes_share:g}; give a share between 0 and 1")
+    sharded = _TRUTHS.get((row.get("sharded") or "").strip().lower())
     observation = Observation(
         dataset=(row.get("repository") or "").strip() or path.stem,
         settings=CellSettings(
@@ -164,9 +179,9 @@ def _observation(path: Path, line: int, row: dict[str, str]) -> Observation:
             workers=workers if middlewares else 0,
             client_machines=whole("client_machines", 1),
             clients=clients,
-            writes_share=_writes_share(number("writes_share"), workload),
+            writes_share=_writes_share(writes_share, workload),
             multiget_keys=keys,
-            sharded=_TRUTHS.get((row.get("sharded") or "").strip().lower()) or bool(sharded),
+            sharded=bool(whole("sharded", 0)) if sharded is None else sharded,
             value_bytes=whole("value_bytes", 0),
         ),
         line=line,
@@ -182,7 +197,7 @@ def _observation(path: Path, line: int, row: dict[str, str]) -> Observation:
         cpu_server=positive("cpu_server_mean"),
         cpu_middleware=positive("cpu_middleware_mean"),
     )
-    return replace(observation, refused=_refusal(observation, row.get("note") or ""))
+    return replace(observation, refused="; ".join(wrong) or _refusal(observation, row.get("note") or ""))
 
 
 def _without_contradictions(found: list[Observation]) -> list[Observation]:
@@ -215,7 +230,7 @@ def _writes_share(given: float | None, workload: str) -> float:
 def _refusal(one: Observation, note: str) -> str:
     """Why a row can neither be learned from nor judged, or nothing."""
     for text in _REFUSING_NOTES:
-        if text in note:
+        if text in note.lower():
             return f"its note says {note.strip()[:100]!r}"
     if one.throughput_per_s is None:
         return "its throughput is not in the table"
