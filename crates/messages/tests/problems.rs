@@ -66,6 +66,11 @@ fn bad_requests_are_problems() {
         ("POST", "/v1/queues/q/messages:batch", "{", 400, "invalid-request"),
         ("POST", "/v1/queues/q/messages:batch", "{\"messages\":[]}", 400, "invalid-request"),
         ("POST", "/v1/queues/q/messages:batch", "{\"messages\":[{\"to\":\"x\"}]}", 400, "invalid-request"),
+        // Arrays with the values of the fields are no documents.
+        ("POST", "/v1/queues/q/messages:batch", "[[{\"body\":\"x\"}]]", 400, "invalid-request"),
+        ("POST", "/v1/queues/q/messages:batch", "{\"messages\":[[null,\"x\",\"\",null,null]]}", 400, "invalid-request"),
+        ("POST", "/v1/leases:acknowledge", "[[\"x\"]]", 400, "invalid-request"),
+        ("PUT", "/v1/queues/q", "[null,null,null,null,null]", 400, "invalid-request"),
         ("POST", "/v1/queues/q/messages:batch", "{\"messages\":[{\"body_base64\":\"!\"}]}", 400, "invalid-request"),
         ("POST", "/v1/queues/none/messages:batch", "{\"messages\":[{\"body\":\"x\"}]}", 404, "unknown-queue"),
         ("POST", "/v1/queues/q/messages:pop?max=0", "", 400, "invalid-request"),

@@ -5,7 +5,9 @@
 mod common;
 
 use common::serve;
-use messages::{Config, DispatchConfig, Permission, TokenConfig};
+use messages::{ClientLimits, Config, DispatchConfig, Permission, TokenConfig};
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::time::Duration;
 use testkit::{Http, HttpReply};
 
@@ -185,5 +187,33 @@ fn connections_of_operators_have_a_limit_of_their_own() {
         std::thread::sleep(Duration::from_millis(10));
         ask(&mut connect(), "/healthz").status == 200
     }));
+    running.stop().unwrap();
+}
+
+/// A body occupies memory that all clients share, so a request that its head already forbids must not get that far.
+#[test]
+fn a_forbidden_request_is_refused_before_its_body() {
+    let running = serve(&Config {
+        clients: ClientLimits { body_timeout: Duration::from_millis(300), ..ClientLimits::default() },
+        ..config()
+    });
+    for (request, token, status) in [
+        ("POST /v1/queues/orders/messages", ALICE, "408"),
+        ("POST /v1/queues/orders/messages", BOB, "403"),
+        ("POST /v1/queues/orders/messages:batch", BOB, "403"),
+        ("PUT /v1/queues/orders", ALICE, "403"),
+        ("PUT /v1/queues/other", CAROL, "403"),
+        ("POST /v1/leases:acknowledge", CAROL, "403"),
+        ("POST /v1/queues/orders/messages:pop?for=alice", BOB, "403"),
+        ("POST /v1/messages:pop?from=alice", BOB, "403"),
+    ] {
+        let mut client = TcpStream::connect(running.address()).unwrap();
+        let head = format!("{request} HTTP/1.1\r\nhost: localhost\r\n{token}\r\ncontent-length: 9\r\n\r\n");
+        client.write_all(head.as_bytes()).unwrap();
+        let mut reply = String::new();
+        // The service closes the connection, because the rest of the body could follow.
+        client.read_to_string(&mut reply).unwrap();
+        assert_eq!(reply.split(' ').nth(1), Some(status), "{request} {token}: {reply}");
+    }
     running.stop().unwrap();
 }

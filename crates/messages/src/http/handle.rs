@@ -8,12 +8,14 @@ use crate::http::browsers::Browsers;
 use crate::http::problem::Problem;
 use crate::http::reply;
 use crate::http::tokens::{Grant, Tokens};
+use crate::interface::operation::Body::Nothing;
+use crate::interface::operation::{Handler, Operation};
 use crate::observe::client_connections::{BODY, ClientConnections};
 use crate::observe::journal::{Journal, server_timing};
 use crate::path::admit::Admission;
 use crate::path::health::Health;
 use crate::path::memory::{Memory, Reservation, Share};
-use crate::path::parse::request::{HttpRequest, Parse, ParsedRequest, ReplyFormat};
+use crate::path::parse::request::{HttpRequest, ParsedRequest, ReplyFormat};
 use crate::path::work::Work;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::Request;
@@ -51,7 +53,7 @@ pub(crate) struct Service {
 /// Handles one request, from its head to its response.
 pub(crate) async fn handle(
     service: Arc<Service>,
-    parse: Result<Parse, Problem>,
+    operation: Result<&'static Operation, Problem>,
     path: HashMap<String, String>,
     request: Request,
 ) -> Response {
@@ -63,27 +65,29 @@ pub(crate) async fn handle(
         // Paths outside /v1 need no token.
         let is_open = !parts.uri.path().starts_with("/v1");
         let grant = if is_open { Grant::default() } else { service.tokens.grant(&mut parts.headers)? };
-        Ok((grant, parse?))
+        let operation = operation?;
+        grant.check_head(operation.permission, path.get("queue").map(String::as_str))?;
+        // If the operation has no body, the head is the whole request.
+        let is_whole = operation.body == Nothing;
+        let parsed = is_whole.then(|| parse(&service, operation, &grant, &path, &parts, Bytes::new())).transpose()?;
+        Ok((grant, operation, parsed))
     });
     let mut caller = active.caller();
     let body = match &admitted {
-        Ok((grant, _)) => {
+        Ok((grant, ..)) => {
             caller.share = grant.share().unwrap_or(caller.share);
             read_in_time(body, &parts, &service, &caller.share).await
         }
         Err(problem) => Err(problem.clone()),
     };
     active.received();
-    let (grant, parsed) = match (admitted, body) {
-        (Ok((grant, parse)), Ok((body, reservation))) => {
-            let (uri, headers, limits) = (&parts.uri, &parts.headers, &service.limits);
-            let mut parsed = parse(&HttpRequest { path: &path, uri, headers, body, limits });
-            parsed.iter_mut().for_each(|parsed| grant.narrow(&mut parsed.work));
-            (grant, parsed.map(|parsed| (parsed, reservation)))
+    let parsed = match (admitted, body) {
+        (Ok((_, _, Some(parsed))), Ok((_, reservation))) => Ok((parsed, reservation)),
+        (Ok((grant, operation, None)), Ok((body, reservation))) => {
+            parse(&service, operation, &grant, &path, &parts, body).map(|parsed| (parsed, reservation))
         }
-        (Err(problem), _) | (_, Err(problem)) => (Grant::default(), Err(problem)),
+        (Err(problem), _) | (_, Err(problem)) => Err(problem),
     };
-    let parsed = parsed.and_then(|(parsed, reservation)| grant.check(&parsed.work).map(|()| (parsed, reservation)));
     active.measurements.stamp(Stage::Parsed, service.clock.now());
     let (outcome, format) = match parsed {
         Ok((ParsedRequest { work, format, wait }, reservation)) => {
@@ -114,6 +118,23 @@ pub(crate) async fn handle(
     let body_bytes = HttpBody::size_hint(response.body()).lower();
     active.end(response.status(), body_bytes);
     response
+}
+
+/// Parses a request, and checks whether its token permits the work.
+fn parse(
+    service: &Service,
+    operation: &Operation,
+    grant: &Grant,
+    path: &HashMap<String, String>,
+    head: &Parts,
+    body: Bytes,
+) -> Result<ParsedRequest, Problem> {
+    let Handler::Work(parse) = operation.handler else { return Err(Problem::unknown_path()) };
+    let (uri, headers, limits) = (&head.uri, &head.headers, &service.limits);
+    let mut parsed = parse(&HttpRequest { path, uri, headers, body, limits })?;
+    grant.narrow(&mut parsed.work);
+    grant.check(&parsed.work)?;
+    Ok(parsed)
 }
 
 /// Reads the whole body and reserves memory for it. Fails if the body takes too long, is too large or finds no memory. A body whose

@@ -2,10 +2,9 @@
 
 use crate::http::handle::{Service, handle};
 use crate::http::problem::Problem;
-use crate::interface::operation::{Handler, Method};
+use crate::interface::operation::{Handler, Method, Operation};
 use crate::interface::{openapi, page, table};
 use crate::observe::metrics::{self, MetricsSnapshot};
-use crate::path::parse::request::Parse;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::PathRejection;
@@ -55,7 +54,7 @@ pub(crate) fn router(service: Arc<Service>, part: Part) -> Router {
     for operation in table::operations().filter(|operation| part.has(operation.handler)) {
         let method = filter(operation.method);
         let handler = match operation.handler {
-            Handler::Work(parse) => on(method, at(Ok(parse))),
+            Handler::Work(_) => on(method, at(Ok(operation))),
             Handler::Alive => on(method, async || fixed("text/plain; charset=utf-8", "ok\n".into())),
             Handler::Ready => on(method, readiness),
             Handler::Metrics => on(method, metrics_page),
@@ -113,12 +112,14 @@ fn fixed(media_type: &'static str, body: Bytes) -> Response {
     response
 }
 
-/// The axum handler of an operation with this parsing function, or of requests that have no operation.
-fn at(parse: Result<Parse, fn() -> Problem>) -> impl Fn(State<Arc<Service>>, Names, Request) -> ResponseFuture + Clone {
+/// The axum handler of an operation, or of requests that have no operation.
+fn at(
+    operation: Result<&'static Operation, fn() -> Problem>,
+) -> impl Fn(State<Arc<Service>>, Names, Request) -> ResponseFuture + Clone {
     move |State(service): State<Arc<Service>>, names: Names, request: Request| -> ResponseFuture {
         // A path that cannot be decoded yields no names, and parsing then reports the missing name.
         let path = names.map_or_else(|_| HashMap::new(), |Path(path)| path);
-        Box::pin(handle(service, parse.map_err(|problem| problem()), path, request))
+        Box::pin(handle(service, operation.map_err(|problem| problem()), path, request))
     }
 }
 

@@ -4,7 +4,7 @@
 use crate::config::{Permission, TokenConfig, hash};
 use crate::http::problem::Problem;
 use crate::path::memory::Share;
-use crate::path::work::{Scope, Work};
+use crate::path::work::Work;
 use axum::http::{HeaderMap, HeaderValue, header};
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -83,22 +83,25 @@ impl Tokens {
 }
 
 impl Grant {
-    /// Whether the token permits this work.
+    /// Whether the token has the permission of the operation, and is valid for the queue in the path. The head of the request is enough for
+    /// this check.
+    pub(crate) fn check_head(&self, permission: Option<Permission>, queue: Option<&str>) -> Result<(), Problem> {
+        let Some((token, _)) = &self.0 else { return Ok(()) };
+        match (permission, queue) {
+            (Some(needed), _) if !token.permits(needed) => {
+                Err(refusal(token, &format!("does not have the permission {}", needed.name())))
+            }
+            (_, Some(queue)) if !token.has_queue(queue) => {
+                Err(refusal(token, &format!("is not valid for the queue {queue}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the token permits this work. The permission of the operation was checked before.
     pub(crate) fn check(&self, work: &Work) -> Result<(), Problem> {
         let Some((token, _)) = &self.0 else { return Ok(()) };
-        let refuse = |why: String| Err(Problem::forbidden(format!("the token of {} {why}", token.sender)));
-        let needed = match work {
-            Work::Send(_) => Permission::Send,
-            Work::Pop(_) | Work::Peek(_) | Work::Receive(..) | Work::Lease(_) | Work::WaitingQueues(..) => {
-                Permission::Receive
-            }
-            Work::CreateQueue(..) | Work::DeleteQueue(_) => Permission::Admin,
-            Work::ShowQueue(_) | Work::ListQueues(_) => Permission::All,
-        };
-        // Operations that only show the existence of queues need no permission.
-        if needed != Permission::All && !token.permits(needed) {
-            return refuse(format!("does not have the permission {}", needed.name()));
-        }
+        let refuse = |why: String| Err(refusal(token, &why));
         if let Some(receiver) = receiver(work)
             && !receiver.is_empty()
             && receiver != token.sender
@@ -112,14 +115,10 @@ impl Grant {
         {
             return refuse(format!("is not valid for the queue {dead_letter_queue}"));
         }
-        match queue(work) {
-            // An operation over all queues.
-            Some("") if token.queue_prefixes.is_some() => refuse("is not valid for all queues".into()),
-            Some(queue) if !queue.is_empty() && !token.has_queue(queue) => {
-                refuse(format!("is not valid for the queue {queue}"))
-            }
-            _ => Ok(()),
+        if is_over_all_queues(work) && token.queue_prefixes.is_some() {
+            return refuse("is not valid for all queues".into());
         }
+        Ok(())
     }
 
     /// Restricts a list to the queues that the token covers.
@@ -138,7 +137,7 @@ impl Grant {
     pub(crate) fn check_admin(&self) -> Result<(), Problem> {
         match &self.0 {
             Some((token, _)) if !token.permits(Permission::Admin) => {
-                Err(Problem::forbidden(format!("the token of {} does not have the permission admin", token.sender)))
+                Err(refusal(token, "does not have the permission admin"))
             }
             _ => Ok(()),
         }
@@ -154,16 +153,14 @@ fn receiver(work: &Work) -> Option<&str> {
     }
 }
 
-/// The queue that the work concerns: empty for all queues, none if it concerns no queue.
-fn queue(work: &Work) -> Option<&str> {
+/// Whether the work fetches from all queues.
+fn is_over_all_queues(work: &Work) -> bool {
     match work {
-        Work::Send(send) => Some(&send.queue),
-        Work::Pop(fetch) | Work::Peek(fetch) | Work::Receive(fetch, _) => {
-            let Scope { queue, .. } = &fetch.scope;
-            Some(queue)
-        }
-        Work::CreateQueue(name, _) | Work::DeleteQueue(name) | Work::ShowQueue(name) => Some(name),
-        // Only the receiver of a message knows its lease token.
-        Work::Lease(_) | Work::WaitingQueues(..) | Work::ListQueues(_) => None,
+        Work::Pop(fetch) | Work::Peek(fetch) | Work::Receive(fetch, _) => fetch.scope.queue.is_empty(),
+        _ => false,
     }
+}
+
+fn refusal(token: &TokenConfig, why: &str) -> Problem {
+    Problem::forbidden(format!("the token of {} {why}", token.sender))
 }

@@ -1,14 +1,40 @@
 //! The JSON documents that clients send and receive, with the schemas of those that they receive. openapi/schemas.rs has the schemas of
 //! those that they send, which contain limits. Knows neither HTTP nor SQL.
 
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
+use std::fmt;
+use std::marker::PhantomData;
 use utoipa::ToSchema;
+
+/// A JSON object. Without this type, a structure is also read from an array with the values of its fields.
+#[derive(Debug)]
+pub(crate) struct Object<T>(pub(crate) T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Object<T>, D::Error> {
+        struct ObjectVisitor<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
+            type Value = Object<T>;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("an object")
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<Object<T>, M::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+            }
+        }
+        deserializer.deserialize_map(ObjectVisitor(PhantomData))
+    }
+}
 
 /// The messages of a batch, in their order; all are stored, or none.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Batch {
-    pub(crate) messages: Vec<BatchMessage>,
+    pub(crate) messages: Vec<Object<BatchMessage>>,
 }
 
 /// A message of a batch, with exactly one of the two bodies.
@@ -170,10 +196,16 @@ mod tests {
 
     #[test]
     fn a_message_of_a_batch_matches_its_schema() {
-        let read = |text: &str| serde_json::from_str::<BatchMessage>(text);
+        let read = |text: &str| serde_json::from_str::<Object<BatchMessage>>(text);
         assert!(read(r#"{"body": "x"}"#).is_ok());
         assert!(read(r#"{"to": null, "body_base64": "AA=="}"#).is_ok());
-        for text in [r#"{"body": null}"#, r#"{"body": "x", "body": "x"}"#, r#"{"body": "x", "more": 1}"#, "[]"] {
+        for text in [
+            r#"{"body": null}"#,
+            r#"{"body": "x", "body": "x"}"#,
+            r#"{"body": "x", "more": 1}"#,
+            "[]",
+            r#"[null, "x", "", null, null]"#,
+        ] {
             assert!(read(text).is_err(), "{text}");
         }
     }

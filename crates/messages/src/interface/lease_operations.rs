@@ -1,5 +1,6 @@
 //! Operations on leases.
 
+use crate::config::Permission;
 use crate::interface::message_operations::{FOR, FROM, MAX, NOTHING, WAIT};
 use crate::interface::operation::{
     Body, Content, Handler, Location, Method, Operation, Parameter, QUEUE, Value, query, reply,
@@ -27,6 +28,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         path: "/v1/queues/{queue}/messages:receive",
         handler: Handler::Work(leases::receive),
         id: "receive",
+        permission: Some(Permission::Receive),
         summary: "Receives the oldest message under a lease.",
         details: "The message is in flight until it is acknowledged. If the visibility timeout expires first, the message is redelivered.",
         parameters: &[QUEUE, FOR, FROM, MAX, WAIT, LEASE_TIME],
@@ -46,6 +48,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         path: "/v1/leases/{lease_token}/acknowledge",
         handler: Handler::Work(leases::acknowledge),
         id: "acknowledge",
+        permission: Some(Permission::Receive),
         summary: "Acknowledges a message, which deletes it.",
         details: "",
         parameters: &[LEASE_TOKEN],
@@ -58,6 +61,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         path: "/v1/leases/{lease_token}/extend",
         handler: Handler::Work(leases::extend),
         id: "extend",
+        permission: Some(Permission::Receive),
         summary: "Extends the visibility timeout of a message in flight.",
         details: "",
         parameters: &[LEASE_TOKEN, LEASE_TIME],
@@ -70,6 +74,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         path: "/v1/leases/{lease_token}/nack",
         handler: Handler::Work(leases::nack),
         id: "nack",
+        permission: Some(Permission::Receive),
         summary: "Nacks a message: ends its lease, so that it is redelivered.",
         details: "",
         parameters: &[
@@ -90,6 +95,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         path: "/v1/leases:acknowledge",
         handler: Handler::Work(leases::acknowledge_batch),
         id: "acknowledgeBatch",
+        permission: Some(Permission::Receive),
         summary: "Acknowledges several messages.",
         details: "Each lease succeeds or fails on its own.",
         parameters: &[],

@@ -1,5 +1,6 @@
 //! Operations on messages.
 
+use crate::config::Permission;
 use crate::interface::operation::{
     Body, Content, Handler, Location, Method, Operation, Parameter, QUEUE, Reply, SENDER, Value, query, reply,
 };
@@ -57,6 +58,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         path: "/v1/queues/{queue}/messages",
         handler: Handler::Work(messages::send),
         id: "send",
+        permission: Some(Permission::Send),
         summary: "Sends the body as a message.",
         details: "The message is committed before the reply. The media type is ignored and not stored.",
         parameters: &[QUEUE, SENDER, TO, DELAY, EXPIRY, KEY],
@@ -69,6 +71,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         path: "/v1/queues/{queue}/messages:batch",
         handler: Handler::Work(messages::send_batch),
         id: "sendBatch",
+        permission: Some(Permission::Send),
         summary: "Sends several messages, all or none.",
         details: "",
         parameters: &[QUEUE, SENDER, KEY],
@@ -81,6 +84,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         path: "/v1/queues/{queue}/messages/head",
         handler: Handler::Work(messages::peek),
         id: "peek",
+        permission: Some(Permission::Receive),
         summary: "Peeks at the oldest message and leaves it in the queue.",
         details: "",
         parameters: &[QUEUE, FOR, FROM, MAX],
@@ -93,6 +97,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         path: "/v1/queues/{queue}/messages:pop",
         handler: Handler::Work(messages::pop),
         id: "pop",
+        permission: Some(Permission::Receive),
         summary: "Pops the oldest message: returns and deletes it.",
         details: "Delivery is at most once: if the reply does not arrive, the message is lost.",
         parameters: &[QUEUE, FOR, FROM, MAX, WAIT],
@@ -105,6 +110,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         path: "/v1/messages/head",
         handler: Handler::Work(messages::peek_everywhere),
         id: "peekEverywhere",
+        permission: Some(Permission::Receive),
         summary: "Peeks at the oldest message of a sender over all queues.",
         details: "",
         parameters: &[FROM_REQUIRED, FOR, MAX],
@@ -117,6 +123,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         path: "/v1/messages:pop",
         handler: Handler::Work(messages::pop_everywhere),
         id: "popEverywhere",
+        permission: Some(Permission::Receive),
         summary: "Pops the oldest message of a sender over all queues.",
         details: "Delivery is at most once: if the reply does not arrive, the message is lost.",
         parameters: &[FROM_REQUIRED, FOR, MAX],

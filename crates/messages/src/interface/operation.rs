@@ -1,6 +1,6 @@
 //! The types of the table of operations: an operation with its path, parameters, body, replies and problems.
 
-use crate::config::Limits;
+use crate::config::{Limits, Permission};
 use crate::interface::problem_types;
 use crate::path::parse::request::Parse;
 use std::time::Duration;
@@ -14,6 +14,8 @@ pub(crate) struct Operation {
     pub(crate) handler: Handler,
     /// Unique; the name of the method in generated clients.
     pub(crate) id: &'static str,
+    /// What a token must permit; none: every token will do.
+    pub(crate) permission: Option<Permission>,
     /// One sentence.
     pub(crate) summary: &'static str,
     /// Further sentences.

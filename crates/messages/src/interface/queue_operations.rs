@@ -1,5 +1,6 @@
 //! Operations on queues.
 
+use crate::config::Permission;
 use crate::interface::operation::{
     Body, Content, Handler, Location, Method, Operation, Parameter, QUEUE, Value, query, reply,
 };
@@ -30,6 +31,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         path: "/v1/queues",
         handler: Handler::Work(queues::list_queues),
         id: "listQueues",
+        permission: None,
         summary: "Lists the names of all queues.",
         details: "The list contains `next` if there may be more names.",
         parameters: &[AFTER, PAGE],
@@ -42,6 +44,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         path: "/v1/queues/{queue}",
         handler: Handler::Work(queues::create_queue),
         id: "createQueue",
+        permission: Some(Permission::Admin),
         summary: "Creates a queue, or changes its settings.",
         details: "Without a document, an existing queue keeps its settings.",
         parameters: &[QUEUE],
@@ -57,6 +60,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         path: "/v1/queues/{queue}",
         handler: Handler::Work(queues::show_queue),
         id: "showQueue",
+        permission: None,
         summary: "Shows a queue: its settings, and the counts of its messages.",
         details: "",
         parameters: &[QUEUE],
@@ -69,6 +73,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         path: "/v1/queues/{queue}",
         handler: Handler::Work(queues::delete_queue),
         id: "deleteQueue",
+        permission: Some(Permission::Admin),
         summary: "Deletes a queue with its messages, leases and idempotency keys.",
         details: "Waiting polls get 404 at once.",
         parameters: &[QUEUE],
@@ -81,6 +86,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         path: "/v1/receivers/{receiver}/queues",
         handler: Handler::Work(queues::waiting_queues),
         id: "waitingQueues",
+        permission: Some(Permission::Receive),
         summary: "Lists the queues that have messages addressed to this receiver.",
         details: "The list contains `next` if there may be more names, even if it is empty: one request examines at most 10 000 queues.",
         parameters: &[RECEIVER, AFTER, PAGE],

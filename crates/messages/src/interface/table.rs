@@ -67,6 +67,7 @@ const fn get(
         path,
         handler,
         id,
+        permission: None,
         summary,
         details: "",
         parameters: &[],

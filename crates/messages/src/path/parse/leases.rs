@@ -4,7 +4,7 @@ use super::options::{positive_ms, time_ms};
 use crate::http::problem::Problem;
 use crate::interface::documents::LeaseTokens;
 use crate::path::lease::{LeaseAction, LeaseRequest, LeaseToken};
-use crate::path::parse::request::{HttpRequest, ParsedRequest, ReplyFormat};
+use crate::path::parse::request::{HttpRequest, ParsedRequest, ReplyFormat, json_object};
 use crate::path::work::{FetchRequest, Scope, Work};
 
 pub(crate) fn receive(request: &HttpRequest<'_>) -> Result<ParsedRequest, Problem> {
@@ -35,8 +35,7 @@ pub(crate) fn nack(request: &HttpRequest<'_>) -> Result<ParsedRequest, Problem> 
 pub(crate) fn acknowledge_batch(request: &HttpRequest<'_>) -> Result<ParsedRequest, Problem> {
     request.parameters(&[])?;
     request.require_json()?;
-    let LeaseTokens { lease_tokens: written } =
-        serde_json::from_slice(&request.body).map_err(|error| Problem::invalid_request(format!("body: {error}")))?;
+    let LeaseTokens { lease_tokens: written } = json_object(&request.body)?;
     let most = request.limits.batch_messages;
     if written.is_empty() || written.len() > most {
         let detail = format!("lease_tokens: there are {}; a batch has 1 to {most}", written.len());

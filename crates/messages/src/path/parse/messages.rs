@@ -3,9 +3,9 @@
 use super::options;
 use crate::config::Limits;
 use crate::http::problem::Problem;
-use crate::interface::documents::{Batch, BatchMessage};
+use crate::interface::documents::{Batch, BatchMessage, Object};
 use crate::interface::rules::is_name;
-use crate::path::parse::request::{HttpRequest, ParsedRequest, ReplyFormat};
+use crate::path::parse::request::{HttpRequest, ParsedRequest, ReplyFormat, json_object};
 use crate::path::work::{FetchRequest, NewMessage, Scope, SendRequest, Work};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -23,15 +23,15 @@ pub(crate) fn send(request: &HttpRequest<'_>) -> Result<ParsedRequest, Problem> 
 pub(crate) fn send_batch(request: &HttpRequest<'_>) -> Result<ParsedRequest, Problem> {
     request.parameters(&[])?;
     request.require_json()?;
-    let document: Batch =
-        serde_json::from_slice(&request.body).map_err(|error| Problem::invalid_request(format!("body: {error}")))?;
+    let document: Batch = json_object(&request.body)?;
     let limits = request.limits;
     let number = document.messages.len();
     if number == 0 || number > limits.batch_messages {
         let detail = format!("messages: there are {number}; a batch has 1 to {}", limits.batch_messages);
         return Err(Problem::invalid_request(detail));
     }
-    let messages = document.messages.into_iter().enumerate().map(|(index, message)| message.read(index, limits));
+    let messages =
+        document.messages.into_iter().enumerate().map(|(index, Object(message))| message.read(index, limits));
     let messages = messages.collect::<Result<_, _>>()?;
     let (queue, sender, key) = (request.name("queue")?, request.sender()?, options::key(request.headers)?);
     let work = Work::Send(SendRequest { queue, sender, messages, key });

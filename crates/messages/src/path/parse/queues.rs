@@ -3,9 +3,9 @@
 use super::options::positive_ms;
 use crate::config::Limits;
 use crate::http::problem::Problem;
-use crate::interface::documents;
+use crate::interface::documents::QueueSettingsDocument;
 use crate::interface::rules::{ATTEMPTS_MAX, BACKOFF_MAX, NAMES_MAX, is_name};
-use crate::path::parse::request::{HttpRequest, ParsedRequest};
+use crate::path::parse::request::{HttpRequest, ParsedRequest, json_object};
 use crate::path::work::{DEFAULT_ATTEMPTS, Page, QueueSettings, Work};
 
 pub(crate) fn create_queue(request: &HttpRequest<'_>) -> Result<ParsedRequest, Problem> {
@@ -53,9 +53,7 @@ fn read(name: &str, body: &[u8], limits: &Limits) -> Result<Option<QueueSettings
     if body.is_empty() {
         return Ok(None);
     }
-    let document: documents::QueueSettingsDocument =
-        serde_json::from_slice(body).map_err(|error| Problem::invalid_request(format!("body: {error}")))?;
-    let documents::QueueSettingsDocument { attempts, dead_letter_queue, expiry, lease, backoff } = document;
+    let QueueSettingsDocument { attempts, dead_letter_queue, expiry, lease, backoff } = json_object(body)?;
     match (&dead_letter_queue, attempts) {
         (None, Some(_)) => {
             let detail = "attempts: has no effect without dead_letter_queue; give both";

@@ -2,11 +2,13 @@
 
 use crate::config::Limits;
 use crate::http::problem::Problem;
+use crate::interface::documents::Object;
 use crate::interface::rules::is_name;
 use crate::path::work::Work;
 use axum::body::Bytes;
 use axum::extract::Query;
 use axum::http::{HeaderMap, HeaderName, Uri, header};
+use serde::de::DeserializeOwned;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -48,6 +50,13 @@ impl ParsedRequest {
     pub(super) fn plain(work: Work) -> ParsedRequest {
         ParsedRequest { work, format: ReplyFormat::Bytes, wait: Duration::ZERO }
     }
+}
+
+/// The document in a body, which must be a JSON object.
+pub(super) fn json_object<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
+    let Object(document) =
+        serde_json::from_slice(body).map_err(|error| Problem::invalid_request(format!("body: {error}")))?;
+    Ok(document)
 }
 
 /// The query of a request, in which every key is known and occurs once.
