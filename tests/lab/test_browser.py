@@ -22,6 +22,18 @@ CHARTS = """[...document.querySelectorAll('.chart')].map(chart => {
           svg ? svg.querySelectorAll(MARKS).length : 0];
 })""".replace("MARKS", "'.mark-symbol path, .mark-rect path, .mark-line path, .mark-rule line'")
 
+# What reaches beyond the screen, outside frames and code that scroll by themselves.
+BEYOND = """[...document.querySelectorAll('body *')].filter(part =>
+  !part.parentElement.closest('.frame, pre, .chart')
+  && part.getBoundingClientRect().right > document.documentElement.clientWidth + 1
+).map(part => part.outerHTML.slice(0, 80))"""
+# Of every table: the text of its first heading, and whether it stands in a frame that scrolls and shows it.
+FRAMES = """[...document.querySelectorAll('table')].map(table => {
+  const frame = table.closest('.frame'), style = frame && getComputedStyle(frame);
+  return [table.querySelector('th').textContent,
+          Boolean(frame && style.overflowX === 'auto' && style.backgroundAttachment.includes('local'))];
+})"""
+
 
 @pytest.fixture(scope="module")
 def browser():
@@ -90,6 +102,22 @@ def test_it_is_readable_on_a_phone_in_the_dark(browser, reported):
     assert [name for name, width, marks in browser.value(CHARTS) if not 200 < width <= 390 or marks < 1] == []
     text, back, chart = colours(browser)
     assert text > 0.7 and back < 0.2 and chart > 0.7
+
+
+def test_no_table_is_wider_than_a_phone_unless_it_scrolls_in_a_frame(browser, reported):
+    """The percentiles of the first screen need no scrolling, and the names of rows stay in view in wide tables."""
+    open_all(browser, reported / "report.html", width=400)
+    assert browser.value(BEYOND) == []
+    frames = browser.value(FRAMES)
+    assert len(frames) > 10 and [heading for heading, scrolls in frames if not scrolls] == []
+    summary = "document.querySelector('table.summary').closest('.frame')"
+    assert browser.value(f"{summary}.scrollWidth <= {summary}.clientWidth")
+    left = """(() => {
+      const frame = [...document.querySelectorAll('.frame')].find(one => one.scrollWidth > one.clientWidth + 100);
+      frame.scrollLeft = 100;
+      return frame.querySelector('tbody th').getBoundingClientRect().left - frame.getBoundingClientRect().left;
+    })()"""
+    assert browser.value(left) == pytest.approx(0, abs=1)
 
 
 def test_the_menu_draws_the_chosen_configuration(browser, reported):
