@@ -62,7 +62,7 @@ def test_a_sample_is_small_and_complete(reported, tmp_path):
     text = page.read_text()
     assert sum(path.stat().st_size for path in tmp_path.rglob("*.*")) < BYTES_MAX
     assert r"It is \<b\>right\</b\> & exact." in text
-    assert "| clients=16, replicas=2 | 3 of 3 |" in text and "12 of 12 trials passed every gate" in text
+    assert "| 16 clients, 2 replicas | 3 of 3 |" in text and "12 of 12 trials passed every gate" in text
     figures = re.findall(r"!\[[^]]*\]\(([^)]*)\)", text)
     assert 0 < len(figures) <= FIGURES_MAX
     assert sorted(figures) == sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.svg"))

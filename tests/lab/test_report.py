@@ -19,7 +19,9 @@ from waylab.report.page.gates import has_words
 from waylab.report.page.reliance import reliance
 from waylab.report.page.rules import comparisons
 from waylab.report.show import LINES_MAX
-from waylab.report.tables.trust import gate_limits_table
+from waylab.report.tables.limits import utilisation_table
+from waylab.report.tables.result import operations_table, results_table
+from waylab.report.tables.trust import conditions_table, gate_limits_table
 from waylab.runfolder.files import read_run
 from waylab.runfolder.results import seal
 from waylab.runfolder.trial_numbers import Gate
@@ -275,6 +277,21 @@ def test_a_comparison_of_the_same_contrast_as_a_rule_is_not_said_twice(reported)
         )
         analysis = replace(content.analysis, rules=[same])
         assert comparisons(dataclasses.replace(content, analysis=analysis)) == []
+
+
+def test_a_factor_with_one_level_is_in_no_name(reported):
+    """At quick scale, some factors have one level. Such a factor distinguishes no configurations."""
+    content = read_content(reported)
+    clients, replicas = content.spec.factors
+    single = replace(replicas, levels=replicas.levels[:1])
+    spec = replace(content.spec, factors=[clients, single])
+    kept = [c for c in content.analysis.configurations if c.levels["replicas"] == "1"]
+    analysis = replace(content.analysis, configurations=kept)
+    changed = dataclasses.replace(content, run=replace(content.run, spec=spec), analysis=analysis)
+    assert [changed.label(c.name) for c in kept] == ["4 clients", "16 clients"]
+    for build in (results_table, operations_table, utilisation_table, conditions_table):
+        assert "4 clients" in build(changed) and "replica" not in build(changed), build
+    assert "4 clients, 1 replica" in results_table(content)
 
 
 def test_a_loosened_limit_stands_beside_the_usual_one(reported):

@@ -33,9 +33,16 @@ def test_several_levels_are_a_list():
     assert labels_text("replicas", ["1", "3"]) == "1 or 3 replicas"
     assert levels_text({"clients": "128", "replicas": "1"}) == "128 clients, 1 replica"
     combinations = [{"clients": n, "dispatch": d} for n in ("1", "8") for d in ("pool", "fused")]
-    assert pooled_text(combinations) == "1 and 8 clients and dispatch pool and fused"
+    assert pooled_text(combinations) == "the combinations of clients (1, 8) and dispatch (pool, fused)"
     assert pooled_text([{"clients": str(n)} for n in range(9)]) == "all 9 levels of clients"
     assert pooled_text([{}]) == ""
+
+
+def test_a_factor_with_one_level_is_not_averaged_over():
+    assert pooled_text([{"clients": "8", "replicas": "1"}]) == ""
+    assert pooled_text([{"clients": n, "replicas": "1"} for n in ("1", "8")]) == "1 and 8 clients"
+    many = [{"clients": str(n), "dispatch": d} for n in range(9) for d in ("pool", "fused")]
+    assert pooled_text(many) == "the combinations of clients (9 levels) and dispatch (pool, fused)"
 
 
 def made(foreign, steal=0.0):

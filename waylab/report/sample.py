@@ -146,7 +146,11 @@ def _table(content: Content) -> list[str]:
         "|---" * (len(headings) + 2) + "|",
     ]
     for c, row in zip(content.analysis.configurations, rows, strict=False):
-        cells = [_plain(c.name), f"{c.used} of {c.trials}", *(_plain(cell.plain()) for cell in row)]
+        cells = [
+            _plain(content.label(c.name)),
+            f"{c.used} of {c.trials}",
+            *(_plain(cell.plain()) for cell in row),
+        ]
         lines.append("| " + " | ".join(cells) + " |")
     return [*lines, "", RESULTS_NOTE]
 

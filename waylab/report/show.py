@@ -16,7 +16,6 @@ from waylab.report.page.numbers import rate_text, time_text
 from waylab.report.page.reliance import reliance
 from waylab.runfolder import paths
 from waylab.runfolder.analysis import Configuration, Operation
-from waylab.runfolder.words import levels_text
 
 LINES_MAX = 25
 """Lines of a summary."""
@@ -97,17 +96,13 @@ def _bars(content: Content, width: int, room: int) -> list[str]:
     if len(known) > room:
         ranked = sorted(known, key=lambda c: -c.throughput_per_s.known_mean())[: room - 1]
         shown = [c for c in known if c in ranked]
-    names = [_name(c) for c in shown]
+    names = [content.label(c.name) for c in shown]
     name_width = min(_NAME_WIDTH, max(map(len, names)), max(12, width - _BAR_WIDTH - 40))
     head = f"{'':{name_width}}  {'requests/s':>{_BAR_WIDTH + 9}}  {'mean':>8} {'p50':>8} {'p99':>8}"
-    lines = [head, *(_bar(c, highest, name_width) for c in shown)]
+    lines = [head, *(_bar(c, content.label(c.name), highest, name_width) for c in shown)]
     if len(shown) < len(known):
         lines.append(f"… the {len(shown)} fastest of {len(known)} configurations")
     return lines
-
-
-def _name(configuration: Configuration) -> str:
-    return levels_text(configuration.levels) or configuration.name
 
 
 def _percentile(operation: Operation | None, percent: str) -> str:
@@ -119,13 +114,12 @@ def _percentile(operation: Operation | None, percent: str) -> str:
     return time_text(found.mean) if found and found.low is not None else f"~{time_text(value)}"
 
 
-def _bar(configuration: Configuration, highest: float, name_width: int) -> str:
+def _bar(configuration: Configuration, name: str, highest: float, name_width: int) -> str:
     mean = configuration.throughput_per_s.known_mean()
     bar = "█" * round(_BAR_WIDTH * mean / highest) if highest else ""
     everything = configuration.operations.get("all")
     response = time_text(everything.response_mean_ns.mean if everything else None)
     median, slow = (_percentile(everything, percent) for percent in ("50", "99"))
-    name = _name(configuration)
     name = name if len(name) <= name_width else f"{name[: name_width - 1]}…"
     times = f"{response:>8} {median:>8} {slow:>8}"
     return f"{name:{name_width}}  {bar or '▏':<{_BAR_WIDTH}}{rate_text(mean):>9}  {times}"

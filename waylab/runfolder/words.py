@@ -62,6 +62,15 @@ def levels_text(levels: Mapping[str, str]) -> str:
     return ", ".join(level_text(factor, label) for factor, label in levels.items())
 
 
+def several_levels(combinations: Iterable[Mapping[str, str]]) -> set[str]:
+    """Name the factors that have more than one level in these combinations. The others vary nothing."""
+    labels: dict[str, set[str]] = {}
+    for levels in combinations:
+        for factor, label in levels.items():
+            labels.setdefault(factor, set()).add(label)
+    return {factor for factor, found in labels.items() if len(found) > 1}
+
+
 def joined(parts: Iterable[str], last: str = "and") -> str:
     """Join words to a list: `1, 8 and 32`."""
     *first, end = parts

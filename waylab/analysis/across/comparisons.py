@@ -1,6 +1,7 @@
 """Two levels of one factor, compared by the model of `contrasts`."""
 
 import math
+from collections.abc import Mapping
 
 from msgspec.structs import asdict
 
@@ -14,6 +15,7 @@ from waylab.runfolder.analysis import Comparison, Stratum
 from waylab.runfolder.numbers import NullArm, PositiveControl, Ratio
 from waylab.runfolder.run import AnnouncedComparison
 from waylab.runfolder.trial_numbers import AnalysedTrial
+from waylab.runfolder.words import is_number, levels_text
 
 Trials = list[AnalysedTrial]
 # Baseline and candidate, by block and the levels of the other factors in words.
@@ -64,12 +66,17 @@ def _comparison(
         over=over,
         strata=[
             Stratum(
-                levels=", ".join(f"{name}={label}" for name, label in others.items()),
+                levels=levels_text(others),
                 **asdict(_stratum(model, (of, to), others, compare.margin)),
             )
-            for others in strata
+            for others in sorted(strata, key=_in_order)
         ],
     )
+
+
+def _in_order(levels: Mapping[str, str]) -> list[tuple[float, str]]:
+    """Return the sort key of a combination: numbers by value, other labels by name."""
+    return [(float(label) if is_number(label) else math.inf, label) for label in levels.values()]
 
 
 def _stratum(

@@ -19,6 +19,7 @@ from waylab.analysis.statistics.repetitions import CONFIDENCE
 from waylab.errors import LabError
 from waylab.runfolder.numbers import Ratio
 from waylab.runfolder.trial_numbers import AnalysedTrial
+from waylab.runfolder.words import several_levels
 
 # Labels by factor; a configuration matches if it has one of the labels of every factor named.
 Levels = Mapping[str, Sequence[str]]
@@ -85,11 +86,11 @@ class MetricModel:
         return {name: weight for name, weight in weights.items() if weight}
 
     def pairs(self, of: Levels, to: Levels) -> list[dict[str, str]]:
-        """List the combinations of the other factors' levels that both sides have."""
-        named = {*of, *to}
+        """List the combinations of the other factors' levels that both sides have; of factors that vary."""
+        varied = several_levels(self.levels.values()) - {*of, *to}
         found: dict[tuple[tuple[str, str], ...], set[int]] = {}
         for levels in self.levels.values():
-            others = tuple((factor, label) for factor, label in levels.items() if factor not in named)
+            others = tuple((factor, label) for factor, label in levels.items() if factor in varied)
             for place, side in enumerate((of, to)):
                 if meant(levels, side):
                     found.setdefault(others, set()).add(place)

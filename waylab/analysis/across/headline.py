@@ -9,7 +9,7 @@ from waylab.analysis.across.machine_load import FOREIGN_MIN, busy_machine, forei
 from waylab.analysis.trial.numbers import TrialResult
 from waylab.runfolder.analysis import Axes, Configuration
 from waylab.runfolder.headline import Headline, ResourceUse
-from waylab.runfolder.words import labels_text, levels_text, rate_text, share_text, time_text
+from waylab.runfolder.words import labels_text, levels_text, rate_text, several_levels, share_text, time_text
 
 # The smallest utilisation of a resource that is called the limit. Queues in front of it are then several requests long.
 LIMIT_MIN = 0.85
@@ -42,7 +42,9 @@ def headline(axes: Axes, configurations: Sequence[Configuration], trials: Sequen
     return Headline(
         sentences=[
             _course(axes, used),
-            _where(best, stage, limit, utilisation[best.name], trials, _rises(axes, used)),
+            _where(
+                best, _label(best, used), stage, limit, utilisation[best.name], trials, _rises(axes, used)
+            ),
         ],
         busiest=best.name,
         limit=limit.name if limit else None,
@@ -115,7 +117,15 @@ def _extremes(used: Sequence[Configuration]) -> str:
     high, low = ranked[-1], ranked[0]
     if len(ranked) == 1:
         return f"Throughput is {_both(high)}."
-    return f"Throughput is highest with {high.name}, {_both(high)}, and lowest with {low.name}, {_both(low)}."
+    most, least = (f"{_label(one, used)}: {_both(one)}" for one in (high, low))
+    return f"Throughput is highest with {most}. It is lowest with {least}."
+
+
+def _label(one: Configuration, used: Sequence[Configuration]) -> str:
+    """Write the levels of a configuration, without the factors that do not vary."""
+    varied = several_levels([other.levels for other in used])
+    levels = {factor: label for factor, label in one.levels.items() if factor in varied}
+    return levels_text(levels) or one.name
 
 
 def _both(one: Configuration) -> str:
@@ -128,6 +138,7 @@ def _both(one: Configuration) -> str:
 
 def _where(
     best: Configuration,
+    label: str,
     stage: tuple[str, float] | None,
     limit: ResourceUse | None,
     utilisation: Sequence[ResourceUse],
@@ -135,7 +146,7 @@ def _where(
     rises: float | None,
 ) -> str:
     """Say in which stage requests of the busiest configuration spend most time, and which resource limits it."""
-    head = f"At the highest throughput ({levels_text(best.levels) or best.name})"
+    head = f"At the highest throughput ({label})"
     parts = []
     if stage:
         total_ns = best.stages["all"].stages["total"].mean_ns.mean

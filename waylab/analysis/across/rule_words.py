@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from waylab.analysis.across.metrics import metric_words, value_words
 from waylab.runfolder.rules import NOT_REFUTED, REFUTED, RefutationRule
-from waylab.runfolder.words import is_number, joined, labels_text
+from waylab.runfolder.words import is_number, joined, labels_text, several_levels
 
 # If there are more levels than this, the text gives their number instead of a list.
 _LISTED_MAX = 6
@@ -16,20 +16,38 @@ def rule_levels(levels: Mapping[str, Sequence[str]]) -> str:
 
 
 def pooled_text(combinations: Sequence[Mapping[str, str]]) -> str:
-    """Name the levels of the factors over which a contrast is averaged: `1, 8 and 32 clients`; "" without any."""
+    """Name the levels over which a contrast is averaged, without the factors that have the same level in all of them.
+
+    For example `1, 8 and 32 clients`, or `the combinations of clients (1, 8) and dispatch (pool, fused)`.
+    """
+    averaged = several_levels(combinations)
     labels: dict[str, list[str]] = {}
     for levels in combinations:
-        for factor, label in levels.items():
+        for factor in (factor for factor in levels if factor in averaged):
             known = labels.setdefault(factor, [])
-            known += [] if label in known else [label]
-    return joined(_levels_of(factor, found) for factor, found in labels.items()) if labels else ""
+            known += [] if levels[factor] in known else [levels[factor]]
+    if len(labels) < 2:
+        return "".join(_levels_of(factor, found) for factor, found in labels.items())
+    listed = joined(f"{_noun(factor)} ({_listed(found)})" for factor, found in labels.items())
+    return f"the combinations of {listed}"
 
 
 def _levels_of(factor: str, labels: Sequence[str]) -> str:
     if len(labels) > _LISTED_MAX:
-        return f"all {len(labels)} levels of {factor}"
-    numeric = all(is_number(label) for label in labels)
-    return labels_text(factor, sorted(labels, key=float) if numeric else labels, "and")
+        return f"all {len(labels)} levels of {_noun(factor)}"
+    return labels_text(factor, _sorted(labels), "and")
+
+
+def _listed(labels: Sequence[str]) -> str:
+    return f"{len(labels)} levels" if len(labels) > _LISTED_MAX else ", ".join(_sorted(labels))
+
+
+def _sorted(labels: Sequence[str]) -> Sequence[str]:
+    return sorted(labels, key=float) if all(is_number(label) for label in labels) else labels
+
+
+def _noun(factor: str) -> str:
+    return factor.replace(".", " ").replace("_", " ")
 
 
 def claim_text(rule: RefutationRule) -> str:

@@ -42,7 +42,7 @@ def residuals(content: Content) -> list[Figure]:
     """Plots that check the residuals of the factorial model."""
     metrics = content.analysis.factorial.metrics
     titles = [metric.title for metric in metrics]
-    drawn = (_residuals(metrics, titles, plot) for plot in _PLOTS) if metrics else ()
+    drawn = (_residuals(content, titles, plot) for plot in _PLOTS) if metrics else ()
     return [figure for figure in drawn if figure]
 
 
@@ -135,18 +135,16 @@ def _variation(metrics: list[FactorialMetric], titles: list[str]) -> Figure:
     )
 
 
-def _residuals(
-    metrics: list[FactorialMetric], titles: list[str], plot: tuple[str, str, str, str]
-) -> Figure | None:
+def _residuals(content: Content, titles: list[str], plot: tuple[str, str, str, str]) -> Figure | None:
     field, name, title, axis = plot
     rows: list[Row] = [
         {
             "title": metric.title,
-            "configuration": point.configuration,
+            "configuration": content.label(point.configuration),
             "residual": point.residual,
             "along": getattr(point, field),
         }
-        for metric in metrics
+        for metric in content.analysis.factorial.metrics
         for point in metric.residuals
         if getattr(point, field) is not None
     ]

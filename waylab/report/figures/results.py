@@ -135,7 +135,7 @@ def distribution(content: Content) -> Figure | None:
         {
             "x": c.levels.get(content.axes.x or "", "base"),
             "series": c.series,
-            "name": c.name,
+            "name": content.label(c.name),
             "share": point.share,
             "response_ns": point.response_ns,
         }

@@ -13,7 +13,7 @@ def histogram(content: Content) -> Figure | None:
     both = all(any(c.shapes.get(name) for c in content.configurations) for name in ("get", "set"))
     operations = ["get", "set"] if both else ["all"]
     found = [
-        (c.name, operation, shape)
+        (content.label(c.name), operation, shape)
         for operation in operations
         for c in content.configurations
         if (shape := c.shapes.get(operation))
@@ -35,7 +35,7 @@ def histogram(content: Content) -> Figure | None:
     words: list[Row] = [
         {"name": name, "operation": operation.upper(), "text": shape.text} for name, operation, shape in found
     ]
-    names, first = distinct(rows, "name"), busiest(content).name
+    names, first = distinct(rows, "name"), content.label(busiest(content).name)
     parameter, condition = pick("name", "configuration", names, first if first in names else names[0])
     data, lists, further = pick_operation(alt.Chart(values(rows)), operations)
     base = data.transform_filter(condition).transform_calculate(

@@ -16,7 +16,12 @@ _SHORTEST_US = 0.01
 def stage_distribution(content: Content) -> Figure | None:
     """Percentiles and mean of every stage; GET and SET apart."""
     rows: list[Row] = [
-        {"name": c.name, "operation": operation.upper(), "stage": stage, "rank": _STAGES.index(stage)}
+        {
+            "name": content.label(c.name),
+            "operation": operation.upper(),
+            "stage": stage,
+            "rank": _STAGES.index(stage),
+        }
         | {key: getattr(times, key) for key in _KEYS}
         | {"mean_ns": times.mean_ns.mean}
         for c in content.configurations
@@ -29,7 +34,7 @@ def stage_distribution(content: Content) -> Figure | None:
         return None
     names = distinct(rows, "name")
     operations = sorted(distinct(rows, "operation"))
-    first = busiest(content).name
+    first = content.label(busiest(content).name)
     parameter, condition = pick("name", "configuration", names, first if first in names else names[0])
     data = alt.Chart(values(rows)).transform_filter(condition)
     for key in (*_KEYS, "mean_ns"):

@@ -11,7 +11,7 @@ from waylab.report.page.content import Content
 def traces(content: Content) -> list[Figure]:
     """Throughput and response time over time, one line for each block."""
     found = [
-        (trial.configuration, f"block {trial.block}", trial.numbers.trace)
+        (content.label(trial.configuration), f"block {trial.block}", trial.numbers.trace)
         for trial in content.analysis.trials
         if trial.used and trial.numbers and trial.numbers.trace
     ]
@@ -70,7 +70,7 @@ def _trace(
     raw, shown, title = field
     names = distinct(rows, "name")
     blocks = sorted(distinct(rows, "block"), key=lambda name: int(name.split()[1]))
-    first = busiest(content).name
+    first = content.label(busiest(content).name)
     parameter, condition = pick("name", "configuration", names, first if first in names else names[0])
     data = alt.Chart(values(rows))
     data = milliseconds(data, raw) if raw.endswith("_ns") else data

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from waylab.analysis import read_analysis
@@ -13,6 +14,7 @@ from waylab.runfolder.files import read, read_run, read_trial
 from waylab.runfolder.prediction import Predictions
 from waylab.runfolder.run import ExperimentSpec, Run
 from waylab.runfolder.trial import TrialOutcome
+from waylab.runfolder.words import levels_text
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,19 @@ class Content:
     def configurations(self) -> list[Configuration]:
         """The configurations that have at least one usable trial."""
         return [configuration for configuration in self.analysis.configurations if configuration.used]
+
+    def label(self, name: str) -> str:
+        """Return the levels of a configuration in words, without the factors that have one level only."""
+        return self._labels.get(name, name)
+
+    @cached_property
+    def _labels(self) -> dict[str, str]:
+        varied = {factor.name for factor in self.spec.factors if len(factor.levels) > 1}
+        return {
+            c.name: levels_text({factor: label for factor, label in c.levels.items() if factor in varied})
+            or c.name
+            for c in self.analysis.configurations
+        }
 
     @property
     def servers(self) -> list[str]:

@@ -19,7 +19,7 @@ def database_section(content: Content) -> str:
     """Transactions, syncs and bytes written ahead, and the CPU time of service and database."""
     rows = [
         [
-            escape(c.name),
+            escape(content.label(c.name)),
             *(interval(c.database.get(name), lambda number: f"{number:.3g}") for name in _COSTS),
             *(interval(c.cpu_per_request_ns.get(role), time_text) for role in ("messages", "database")),
         ]

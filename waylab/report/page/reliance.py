@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from waylab.report.page.content import Content
 from waylab.report.page.gates import gate_limit, gate_value, gate_words
 from waylab.runfolder.trial_numbers import Gate
-from waylab.runfolder.words import levels_text
 
 _GATES_MAX = 4
 _TRIALS_MAX = 3
@@ -41,7 +40,8 @@ def _gates(content: Content) -> list[Reliance]:
     lines = [Reliance("good" if used == total else "bad", words)]
     failed: dict[str, list[str]] = {}
     for trial in analysis.trials:
-        named = f"block {trial.block} with {levels_text(trial.levels)}" if trial.levels else trial.id
+        label = content.label(trial.configuration)
+        named = f"block {trial.block} with {label}" if trial.levels else trial.id
         for gate in trial.gates:
             if gate.passed is False:
                 failed.setdefault(gate_words(gate.name), []).append(f"{named} ({_why(gate)})")

@@ -6,7 +6,6 @@ from waylab.report.page.content import Content
 from waylab.report.tables.result import result_columns
 from waylab.report.tables.table import table
 from waylab.runfolder.analysis import Configuration
-from waylab.runfolder.words import levels_text
 
 ROWS_MAX = 4
 """The largest number of rows; the table under \"How fast?\" has a row for every configuration."""
@@ -24,7 +23,7 @@ def summary_table(content: Content) -> str:
     headings, rows = result_columns(content)
     places = [headings.index(name) for name in _COLUMNS if name in headings]
     cells = [
-        [escape(levels_text(c.levels) or c.name), *(row[place].html() for place in places)]
+        [escape(content.label(c.name)), *(row[place].html() for place in places)]
         for c, row in zip(content.analysis.configurations, rows, strict=False)
         if c.name in chosen
     ]

@@ -82,12 +82,13 @@ def change_table(content: Content) -> str:
     for entry in changes.entries:
         found.setdefault(entry.name, {})[entry.metric] = entry
     rows = [
-        [escape(name), *(_change(entries.get(metric)) for metric in changes.metrics)]
+        [escape(content.label(name)), *(_change(entries.get(metric)) for metric in changes.metrics)]
         for name, entries in found.items()
         if name != changes.base
     ]
+    base = content.label(changes.base) if changes.base else NONE
     words = (
-        f"Against the base case {changes.base}: geometric means of the ratios within blocks, with 95 % intervals. "
+        f"Against the base case, {base}: geometric means of the ratios within blocks, with 95 % intervals. "
         f"Bold where the ratio differs from 1 at 5 % for all {changes.family} ratios of the table (Holm)."
     )
     headings = ["configuration", *changes.metrics.values()]

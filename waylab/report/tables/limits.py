@@ -16,7 +16,7 @@ def utilisation_table(content: Content) -> str:
         shares = {use.name: use.share for use in utilisation.get(c.name, [])}
         rows.append(
             [
-                escape(c.name),
+                escape(content.label(c.name)),
                 *(shown(shares.get(name), share_text) if name in shares else NONE for name in names),
             ]
         )

@@ -26,7 +26,7 @@ def models_table(content: Content) -> str:
         rows.append(
             [
                 escape(entry.model),
-                escape(entry.configuration),
+                escape(content.label(entry.configuration)),
                 parameters or NONE,
                 shown(predicted.utilisation, ratio_text),
                 _both(measured.throughput_per_s, predicted.throughput_per_s, rate_text),

@@ -76,7 +76,8 @@ def results_table(content: Content) -> str:
     """Throughput, response time and cost of every configuration."""
     headings, rows = result_columns(content)
     names = [
-        [escape(c.name), f"{shown(c.used)} of {shown(c.trials)}"] for c in content.analysis.configurations
+        [escape(content.label(c.name)), f"{shown(c.used)} of {shown(c.trials)}"]
+        for c in content.analysis.configurations
     ]
     cells = [[*name, *(cell.html() for cell in row)] for name, row in zip(names, rows, strict=False)]
     return table(["configuration", "trials used", *headings], cells, RESULTS_NOTE)
@@ -105,7 +106,7 @@ def operations_table(content: Content) -> str:
             if operation and operation.count:
                 rows.append(
                     [
-                        escape(c.name),
+                        escape(content.label(c.name)),
                         escape(name.upper()),
                         shown(operation.count, rate_text),
                         interval(operation.response_mean_ns, time_text),
@@ -131,7 +132,12 @@ def stages_table(content: Content) -> str:
                     for times in (found.stages[stage] for stage in _STAGES)
                 ]
                 rows.append(
-                    [escape(c.name), escape(operation.upper()), shown(found.count, rate_text), *cells]
+                    [
+                        escape(content.label(c.name)),
+                        escape(operation.upper()),
+                        shown(found.count, rate_text),
+                        *cells,
+                    ]
                 )
     return table(
         ["configuration", "operation", "records", *_STAGES],
@@ -155,7 +161,7 @@ def views_table(content: Content) -> str:
             )
             rows.append(
                 [
-                    escape(c.name),
+                    escape(content.label(c.name)),
                     shown(view.joined.mean, rate_text),
                     shown(view.unmatched.mean, rate_text),
                     *(interval(mean_ns, time_text) for mean_ns in means),

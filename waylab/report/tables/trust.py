@@ -102,7 +102,7 @@ def conditions_table(content: Content) -> str:
     thinks = any(c.load.think_time != "none" for c in content.configurations)
     rows = [
         [
-            escape(c.name),
+            escape(content.label(c.name)),
             shown(c.load.clients),
             *([shown(c.load.pipeline)] if pipeline else []),
             *([escape(c.load.think_time)] if thinks else []),
@@ -134,7 +134,7 @@ def laws_table(content: Content) -> str:
     """The laws of every configuration, in the trial that is furthest off."""
     rows = [
         [
-            escape(c.name),
+            escape(content.label(c.name)),
             escape(law.name),
             shown(law.expected, _plain),
             shown(law.found, _plain),
