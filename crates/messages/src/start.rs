@@ -133,7 +133,7 @@ pub fn start(config: &Config, clock: Clock) -> Result<RunningService, MessagesEr
         connections: connections.clone(),
         operators: Arc::new(ClientConnections::new(ADMIN_CONNECTIONS_MAX)),
         tokens: tokens.clone(),
-        browsers: Browsers::new(&config.browsers, addresses, !config.tokens.is_empty()),
+        browsers: Browsers::new(&config.browsers, addresses, !config.tokens.is_empty(), config.tls.is_some()),
         metrics_need_token: config.metrics_need_token,
         clock: clock.clone(),
     });

@@ -168,12 +168,23 @@ fn every_mistake_is_one_clear_line() {
         ),
         ("database-file = '/nowhere'".into(), "x.toml:1: database-file: /nowhere: cannot read it: "),
         ("database-file = '/dev/null'".into(), "x.toml:1: database-file: /dev/null: is empty; it must contain the URL"),
+        ("listen = '127.0.0.1'".into(), "x.toml:1: listen: \"127.0.0.1\" is not HOST:PORT"),
+        ("listen = 'localhost:99999'".into(), "x.toml:1: listen: \"localhost:99999\" is not HOST:PORT"),
+        ("listen = ':8080'".into(), "x.toml:1: listen: \":8080\" is not HOST:PORT"),
         ("admin-listen = 'here'".into(), "x.toml:1: admin-listen: \"here\" is not HOST:PORT"),
         ("reply-rate-min = 0".into(), "x.toml:1: reply-rate-min: 0 is not a number from 1 to 1073741824"),
         ("replication-timeout = '0s'".into(), "x.toml:1: replication-timeout: is 0; give a duration such as 10s"),
         (
             "key-retention = '119s'".into(),
             "x.toml:1: key-retention: 119s is too short; give at least 2m, because clients repeat a send in doubt after up to a minute",
+        ),
+        (
+            "key-retention = '99999999h'".into(),
+            "x.toml:1: key-retention: 99999999h is too long; give at most 876000h (100 years)",
+        ),
+        (
+            "expiry-limit = '876001h'".into(),
+            "x.toml:1: expiry-limit: 876001h is too long; give at most 876000h (100 years)",
         ),
         (
             token("token = '0123456789abcdef'\nsender = 'a'\npermissions = ['fly']"),

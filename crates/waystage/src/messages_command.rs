@@ -59,13 +59,13 @@ pub(crate) fn run(arguments: &MessagesArguments) -> Result<ExitCode, String> {
         }
     };
     let is_null = matches!(config.dispatch, DispatchConfig::None { .. });
+    // The URL of a private database is known only after its start.
+    let database = if arguments.embedded { "host=/nowhere".into() } else { config.database.clone() };
+    if let Err(error) = messages::check(&Config { database, ..config.clone() }) {
+        eprintln!("waystage: {error}");
+        return Ok(ExitCode::from(2));
+    }
     if arguments.check {
-        // The URL of a private database is known only after its start.
-        let database = if arguments.embedded { "host=/nowhere".into() } else { config.database.clone() };
-        if let Err(error) = messages::check(&Config { database, ..config.clone() }) {
-            eprintln!("waystage: {error}");
-            return Ok(ExitCode::from(2));
-        }
         announce(&summary(&config, arguments.embedded));
         return Ok(ExitCode::SUCCESS);
     }

@@ -7,10 +7,14 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use testkit::Http;
 
-/// Exit code, stdout and stderr.
+/// Exit code, stdout and stderr of a check.
 fn check(arguments: &[&str]) -> (i32, String, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_waystage"));
-    let output = command.args(["messages", "--check"]).args(arguments).output().unwrap();
+    run(&["messages", "--check"], arguments)
+}
+
+/// Exit code, stdout and stderr of a command that ends.
+fn run(command: &[&str], arguments: &[&str]) -> (i32, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_waystage")).args(command).args(arguments).output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_string();
     (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
 }
@@ -35,12 +39,20 @@ fn an_invalid_configuration_is_one_line() {
             &[database[0], database[1], "--tls-certificate", "/nowhere.pem", "--tls-key", "/nowhere.key"],
             "cannot read /nowhere.",
         ),
+        (&["--database", "host=a channel_binding=require"], "channel_binding=require is not supported"),
+        (&[database[0], database[1], "--listen", "127.0.0.1"], "--listen: \"127.0.0.1\" is not HOST:PORT"),
+        (&[database[0], database[1], "--listen", "127.0.0.1:99999"], "is not HOST:PORT"),
         (&[database[0], database[1], "--lanes", "0"], "--lanes: 0 is not a number"),
         (&[], "no database is given"),
     ] {
         let (code, printed, error) = check(arguments);
         assert_eq!((code, printed.as_str()), (2, ""), "{arguments:?}: {error}");
         assert!(error.starts_with("waystage: ") && error.contains(expected) && !error.contains('\n'), "{error}");
+        assert_eq!(run(&["messages"], arguments), (2, printed, error), "a start refuses what the check refuses");
+    }
+    for url in ["nonsense", "host=a channel_binding=require"] {
+        let (code, _, error) = run(&["messages", "migrate"], &["--database", url]);
+        assert_eq!((code, error.lines().count()), (2, 1), "{url}: {error}");
     }
 }
 
@@ -68,7 +80,7 @@ fn the_schema_can_be_checked_and_migrated_without_a_service() {
     assert!(code == 0 && printed.ends_with("up to date"), "{printed} {error}");
     assert_eq!(migrate(&["--check"]), (0, printed, String::new()));
     let (code, _, error) = migrate(&["--database-authority", "/nowhere.pem"]);
-    assert!(code == 1 && error.contains("--database-authority") && !error.contains('\n'), "{error}");
+    assert!(code == 2 && error.contains("--database-authority") && !error.contains('\n'), "{error}");
 }
 
 #[test]

@@ -15,6 +15,9 @@ use std::time::Duration;
 /// A request whose server is unreachable is given up after a minute, and its client then repeats it with the same idempotency key.
 const KEY_RETENTION_MIN: Duration = Duration::from_secs(120);
 
+/// PostgreSQL adds these times to a timestamp, or subtracts them, and has no timestamps before 4713 BC.
+const FROM_NOW_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
 /// How requests reach the database, without the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -288,9 +291,13 @@ fn check(config: &Config) -> Result<(), ConfigError> {
         DispatchConfig::Pool { connections } => ("connections", connections),
         DispatchConfig::None { .. } => ("connections", one),
     };
-    let is_address = |text: &String| text.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-    if let Some(listen) = config.admin_listen.as_ref().filter(|text| !is_address(text)) {
-        return Err(refuse("admin-listen", format!("{listen:?} is not HOST:PORT")));
+    let is_address =
+        |text: &str| text.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+    let addresses = [("listen", Some(&config.listen)), ("admin-listen", config.admin_listen.as_ref())];
+    for (key, address) in addresses.into_iter().filter_map(|(key, text)| Some((key, text?))) {
+        if !is_address(address) {
+            return Err(refuse(key, format!("{address:?} is not HOST:PORT")));
+        }
     }
     let numbers = [
         (key, number, 1000),
@@ -327,6 +334,16 @@ fn check(config: &Config) -> Result<(), ConfigError> {
         let [given, least] = [limits.key_retention, KEY_RETENTION_MIN].map(quantity::duration_text);
         let reason = "because clients repeat a send in doubt after up to a minute";
         return Err(refuse("key-retention", format!("{given} is too short; give at least {least}, {reason}")));
+    }
+    let of_timestamps = [
+        ("delay-limit", limits.delay),
+        ("expiry-limit", limits.expiry),
+        ("lease-limit", limits.lease),
+        ("key-retention", limits.key_retention),
+    ];
+    if let Some((key, time)) = of_timestamps.into_iter().find(|(_, time)| *time > FROM_NOW_MAX) {
+        let [given, most] = [time, FROM_NOW_MAX].map(quantity::duration_text);
+        return Err(refuse(key, format!("{given} is too long; give at most {most} (100 years)")));
     }
     match times.into_iter().find(|(_, time)| time.is_zero()) {
         Some((key, _)) => Err(refuse(key, "is 0; give a duration such as 10s")),

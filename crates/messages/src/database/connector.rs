@@ -14,7 +14,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::config::{ChannelBinding, Host, SslMode};
 use tokio_postgres::error::DbError;
 use tokio_postgres::tls::NoTlsStream;
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, Socket};
@@ -72,6 +72,13 @@ impl Connector {
             );
         }
         let mut config: Config = text.parse().map_err(|error| one_line(&error))?;
+        if config.get_channel_binding() == ChannelBinding::Require {
+            return Err(
+                "channel_binding=require is not supported; remove it, and give --database-authority FILE to verify \
+                 the server"
+                    .into(),
+            );
+        }
         environment::complete(&mut config, &environment::of_process)?;
         let options = match config.get_options() {
             Some(theirs) => format!("{OPTIONS} {theirs}"),
@@ -297,6 +304,7 @@ mod tests {
             "host=a sslmode=verify-full",
             "host=a,b port=1,2,3",
             "host=a target_session_attrs=read-only",
+            "host=a channel_binding=require",
         ] {
             let error = parse(text).unwrap_err();
             assert!(!error.is_empty() && !error.contains('\n'), "{text}: {error}");

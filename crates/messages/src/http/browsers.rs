@@ -15,6 +15,8 @@ pub(crate) struct Browsers {
     /// None if requests need tokens, which no foreign page knows.
     hosts: Option<Vec<String>>,
     cors_origins: Vec<String>,
+    /// The scheme of the service's own origin.
+    scheme: &'static str,
 }
 
 impl Browsers {
@@ -23,12 +25,14 @@ impl Browsers {
         config: &BrowserConfig,
         listen: impl IntoIterator<Item = &'a String>,
         has_tokens: bool,
+        has_tls: bool,
     ) -> Browsers {
         let own = listen.into_iter().filter_map(|address| address.parse::<Authority>().ok());
         let own = own.map(|authority| authority.host().to_ascii_lowercase());
         let hosts = config.allowed_hosts.iter().map(|host| host.to_ascii_lowercase());
         let hosts = hosts.chain(own).chain(["localhost".into()]).collect();
-        Browsers { hosts: (!has_tokens).then_some(hosts), cors_origins: config.cors_origins.clone() }
+        let scheme = if has_tls { "https" } else { "http" };
+        Browsers { hosts: (!has_tokens).then_some(hosts), cors_origins: config.cors_origins.clone(), scheme }
     }
 
     /// The origins whose pages may use the service.
@@ -55,7 +59,7 @@ impl Browsers {
             return Ok(());
         }
         if let Some(origin) = origin
-            && !host(head).is_some_and(|host| is_origin_of(&host, origin))
+            && !host(head).is_some_and(|host| is_origin_of(self.scheme, &host, origin))
         {
             return Err(Problem::foreign_origin(format!(
                 "pages of {origin:?} may not use this service; see cors-origins"
@@ -78,9 +82,10 @@ fn has_known_name(head: &Parts, hosts: &[String]) -> bool {
     hosts.iter().any(|known| known == name)
 }
 
-/// Whether a page of this host has this origin.
-fn is_origin_of(host: &Authority, origin: &str) -> bool {
-    ["http", "https"].iter().any(|scheme| format!("{scheme}://{host}").eq_ignore_ascii_case(origin))
+/// Whether a page that this host serves with this scheme has this origin. With the other scheme it is another origin, which another program
+/// may serve.
+fn is_origin_of(scheme: &str, host: &Authority, origin: &str) -> bool {
+    format!("{scheme}://{host}").eq_ignore_ascii_case(origin)
 }
 
 /// The host in the request; none if there is none, which browsers never send.
@@ -126,7 +131,7 @@ mod tests {
             cors_origins: vec!["https://app.example".into()],
         };
         let listen = ["127.0.0.1:8080".to_owned(), "admin.internal:9000".to_owned()];
-        let browsers = Browsers::new(&config, &listen, false);
+        let browsers = Browsers::new(&config, &listen, false, false);
         let host = ("host", "localhost:8080");
         for (expected, headers) in [
             (200, &[][..]),
@@ -140,6 +145,7 @@ mod tests {
             (403, &[("host", "not a host")]),
             (200, &[host, ("origin", "http://localhost:8080")]),
             (403, &[host, ("origin", "http://localhost:8081")]),
+            (403, &[host, ("origin", "https://localhost:8080")]),
             (403, &[host, ("origin", "https://evil.example")]),
             (403, &[host, ("origin", "null")]),
             (200, &[host, ("origin", "https://app.example"), ("sec-fetch-site", "cross-site")]),
@@ -150,7 +156,10 @@ mod tests {
         ] {
             assert_eq!(status(&browsers, headers), expected, "{headers:?}");
         }
-        let with_tokens = Browsers::new(&config, &listen, true);
+        let with_tls = Browsers::new(&config, &listen, false, true);
+        assert_eq!(status(&with_tls, &[host, ("origin", "https://localhost:8080")]), 200);
+        assert_eq!(status(&with_tls, &[host, ("origin", "http://localhost:8080")]), 403);
+        let with_tokens = Browsers::new(&config, &listen, true, false);
         assert_eq!(status(&with_tokens, &[("host", "evil.example"), ("origin", "https://evil.example")]), 200);
     }
 }

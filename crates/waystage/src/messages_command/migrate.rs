@@ -2,7 +2,7 @@
 
 use crate::ready::announce;
 use clap::Args;
-use messages::{Config, ConfigError, Document, SchemaState, ServiceFile};
+use messages::{Config, ConfigError, Document, MessagesError, SchemaState, ServiceFile};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -36,7 +36,14 @@ pub(super) fn run(arguments: &MigrateArguments) -> Result<ExitCode, String> {
             return Ok(ExitCode::from(2));
         }
     };
-    let SchemaState { step, known } = messages::migrate(&config, arguments.check).map_err(|error| error.to_string())?;
+    let SchemaState { step, known } = match messages::migrate(&config, arguments.check) {
+        Ok(state) => state,
+        Err(error @ MessagesError::Setting(_)) => {
+            eprintln!("waystage: {error}");
+            return Ok(ExitCode::from(2));
+        }
+        Err(error) => return Err(error.to_string()),
+    };
     if step < known {
         return Err(format!(
             "the schema is at step {step}, but this program needs step {known}; run waystage messages migrate"
