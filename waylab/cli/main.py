@@ -107,6 +107,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     calibrate.set_defaults(command=later("waylab.cli.calibrate", "run"))
 
+    _add_study(parts)
+
     for name, command, text in (
         (
             "analyse",
@@ -164,6 +166,28 @@ def _add_ab(parts: Any) -> None:
         "--output", type=Path, metavar="DIR", help="folder for compare.json and compare.html [the run folder]"
     )
     part.set_defaults(command=later("waylab.cli.ab", "ab"))
+
+
+def _add_study(parts: Any) -> None:
+    part = parts.add_parser(
+        "study",
+        help="run all experiments of a study, and write a table of its findings",
+        description="Runs every experiment of a study that is not measured yet, and writes a table of all findings. "
+        "The same command continues a study that was stopped. Exit code: 0 success, 1 no usable trial in an "
+        "experiment, 2 bad input, 130 interrupted.",
+    )
+    part.add_argument("study", type=Path, metavar="STUDY", help="a file of experiments/studies")
+    part.add_argument("--plan", action="store_true", help="show experiments and durations; run nothing")
+    part.add_argument("--time-scale", type=_time_scale, metavar="N", help="time scale instead of the study's")
+    part.add_argument(
+        "--results",
+        type=Path,
+        default=Path("results"),
+        metavar="DIR",
+        help="parent of the study's folder [results]",
+    )
+    _add_scale(part)
+    part.set_defaults(command=later("waylab.cli.study", "run"))
 
 
 def _time_scale(text: str) -> float:

@@ -19,6 +19,7 @@ from waylab.spec.schema import (
     StoppingSettings,
 )
 from waylab.spec.settings import Backends, Database, Load, Messages, Proxy
+from waylab.spec.study import Study, read_study, with_changes, write_specs
 from waylab.spec.systems import System, SystemUnderTest
 from waylab.spec.time_scale import at_time_scale
 from waylab.spec.variates import mean_size_bytes, mean_time_s
@@ -45,6 +46,7 @@ __all__ = [
     "ReportOptions",
     "Spec",
     "StoppingSettings",
+    "Study",
     "System",
     "SystemUnderTest",
     "TestbedSettings",
@@ -57,7 +59,10 @@ __all__ = [
     "mean_size_bytes",
     "mean_time_s",
     "read_spec",
+    "read_study",
     "resolve_key",
     "size_bytes",
     "spec_as_dict",
+    "with_changes",
+    "write_specs",
 ]

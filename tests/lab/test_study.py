@@ -1,0 +1,139 @@
+"""Studies: specifications with changes, the command that runs and resumes them, and the table of findings."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+from conftest import SPEC
+
+from waylab.cli import main
+from waylab.errors import LabError
+from waylab.plan import make_plan
+from waylab.spec import QUICK, read_spec, read_study, write_specs
+from waylab.spec.study import toml_text
+
+EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+STUDIES = sorted((EXPERIMENTS / "studies").glob("*.toml"))
+# Half an hour is what a reader waits for; a full campaign may take a night.
+QUICK_LONGEST_S, FULL_LONGEST_S = 2400, 6 * 3600
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_the_specifications_of_a_study_are_valid_and_not_too_long(path, tmp_path):
+    study = read_study(path)
+    assert study.name == path.stem
+    written = write_specs(study, tmp_path)
+    for scale, longest_s in ((QUICK, QUICK_LONGEST_S), ("full", FULL_LONGEST_S)):
+        specs = [read_spec(one, scale) for one in written.values()]
+        assert sum(make_plan(spec).expected_s for spec in specs) <= longest_s
+        assert all(spec.testbed.time_scale > 1 and not spec.testbed.oversubscribe for spec in specs)
+
+
+@pytest.mark.parametrize("path", sorted(EXPERIMENTS.rglob("*.toml")), ids=lambda path: path.stem)
+def test_toml_is_written_as_it_is_read(path):
+    content = tomllib.loads(path.read_text())
+    assert tomllib.loads(toml_text(content)) == content
+
+
+def test_strings_and_names_survive():
+    content = {"a b": {"ä": 'x"\\\n\x7f'}, "list": [{"a": [1, 2.5, True]}], "empty": []}
+    assert tomllib.loads(toml_text(content)) == content
+
+
+def study_of(tmp_path, text):
+    (tmp_path / "base.toml").write_text(SPEC)
+    path = tmp_path / "study.toml"
+    path.write_text(text)
+    return path
+
+
+STUDY = """
+name = "small"
+title = "A small study"
+[changes.load]
+warm_up_s = 0.25
+test_time_s = 0.25
+[changes.design]
+blocks = 2
+[[experiment]]
+spec = "base.toml"
+name = "first"
+[[experiment]]
+spec = "base.toml"
+name = "second"
+changes.load.warm_up_s = 0.125
+changes.load.clients = 8
+"""
+
+
+def test_changes_apply_to_every_specification_and_the_own_ones_last(tmp_path):
+    study = read_study(study_of(tmp_path, STUDY))
+    first, second = (read_spec(path) for path in write_specs(study, tmp_path / "specs").values())
+    base = read_spec(tmp_path / "base.toml")
+    assert (first.name, second.name) == ("first", "second")
+    assert (first.load.warm_up_s, second.load.warm_up_s) == (0.25, 0.125)
+    assert first.load.clients == base.load.clients and second.load.clients == 8
+    assert first.design.blocks == second.design.blocks == 2
+    assert first.factors == base.factors and first.question == base.question
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (STUDY.replace('name = "second"', 'name = "first"'), r"experiment\[1\].name = 'first': names an exp"),
+        (STUDY.replace("[changes.design]", "[change.design]"), "change is not a key; did you mean changes?"),
+        (STUDY.replace('title = "A small study"', ""), "title: is missing"),
+        (STUDY.replace('spec = "base.toml"', 'spec = "no.toml"', 1), "no.toml: no such specification"),
+        (STUDY.split("[[experiment]]", maxsplit=1)[0], "experiment: is missing"),
+        ('name = "a"\ntitle = "b"\nexperiment = [1]', "experiment: is missing"),
+        ("changes = 1\n" + STUDY.replace("[changes.", "[other."), "other is not a key"),
+        (
+            "changes = 1\n" + STUDY.split("[changes", maxsplit=1)[0] + "[[exp" + STUDY.split("[[exp")[1],
+            "changes: should be",
+        ),
+    ],
+)
+def test_a_wrong_study_is_one_line(tmp_path, wrong, message):
+    with pytest.raises(LabError, match=message):
+        read_study(study_of(tmp_path, wrong))
+
+
+def study(path, results, *options):
+    return main(["study", str(path), "--results", str(results), *options])
+
+
+def test_a_study_runs_resumes_and_lists_its_findings(fake, tmp_path, monkeypatch, capsys):
+    finding = '\n[published]\nsource = "S"\n[[published.finding]]\ntext = "More clients | more work."\n'
+    finding += 'metric = "throughput_per_s"\nof = { clients = 16 }\nto = { clients = 4 }\nexpect = "above"\n'
+    path = study_of(tmp_path, STUDY.replace("changes.load.clients = 8\n", ""))
+    (tmp_path / "base.toml").write_text(SPEC + finding)
+    results = tmp_path / "results"
+    assert study(path, results, "--plan") == 0
+    out = capsys.readouterr().out
+    assert "first" in out and "second" in out and not list(results.glob("*/*/run.json"))
+    monkeypatch.setenv("FAKE_FAIL", "proxy")
+    assert study(path, results) == 2, "three trials failed in a row"
+    monkeypatch.delenv("FAKE_FAIL")
+    (first,) = results.glob("small-full/*/run.json")
+    capsys.readouterr()
+    study(path, results)
+    assert "More clients" in capsys.readouterr().out
+    runs = sorted(results.glob("small-full/*/run.json"))
+    assert len(runs) == 2 and first in runs, "the first run was resumed"
+    assert [json.loads(run.read_text())["name"] for run in runs] == ["first", "second"]
+    page = (results / "small-full" / "findings.md").read_text()
+    assert page.count("More clients \\| more work.") == 2 and "2 findings:" in page
+    before = {path: path.stat().st_mtime_ns for path in results.rglob("trial.json")}
+    study(path, results)
+    assert before == {path: path.stat().st_mtime_ns for path in results.rglob("trial.json")}, (
+        "nothing ran again"
+    )
+
+
+def test_another_time_scale_has_a_folder_of_its_own(tmp_path, capsys):
+    path = EXPERIMENTS / "studies" / "c18.toml"
+    study(path, tmp_path, "--plan", "--quick", "--time-scale", "40")
+    assert "c18-quick-x40" in capsys.readouterr().out.replace("\n", "")
+    (spec,) = tmp_path.glob("c18-quick-x40/specs/2k.toml")
+    assert read_spec(spec).testbed.time_scale == 40
