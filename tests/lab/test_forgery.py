@@ -3,7 +3,7 @@
 Each forgery must be refused in one line, or the trial is not used, or nothing that the lab reads differs, or the value
 is in the list below and no result of the trial changes. `WAYSTAGE_FORGERIES=all` forges every value (ten minutes),
 `WAYSTAGE_FORGERIES=8` every 8th; without it, every 40th forgery is tried. `WAYSTAGE_FORGED_RUN` names another run
-folder, for example one of several load generators or of a message service.
+folder, for example one of a message service.
 """
 
 import json
@@ -43,6 +43,7 @@ DERIVES_NOTHING = {
     r"trial\.json clock_step_s": "only whether it exceeds the limit of its gate counts",
     r"trial\.json database\.(version|file_system|command.*)": "a description",
     r"trial\.json server": "null where a system has no servers behind it",
+    r"load\.json started_unix_ns": "the wall clock aligns the seconds of several load generators only",
     r"load\.json settings.*": "a setting that is missing is not compared; the analysis uses the plan",
     r"load\.json totals\.(keys|requests_answered|unsent|achieved_share)": "null for other loads; open loops need them",
     r"load\.json totals\.completed": "without it, the requests of the window are the completed ones",
@@ -62,6 +63,10 @@ COMPARED_WITH_NOTHING = {
 }
 
 
+# Two load generators of one trial on this machine.
+SEVERAL = '[testbed.hosts]\nhere = {}\n[assignment]\nload = ["here", "here"]\n'
+
+
 @pytest.fixture(scope="module")
 def original(tmp_path_factory):
     """A run of one trial with the real program, or the run folder that WAYSTAGE_FORGED_RUN names."""
@@ -71,14 +76,25 @@ def original(tmp_path_factory):
         analyse(copy)
         predict(copy)
         return copy
+    return used(tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory):
+    """A run of one trial with two load generators."""
+    return used(tmp_path_factory, SEVERAL)
+
+
+def used(tmp_path_factory, extra=""):
+    """Measure until a trial is used; a busy machine may start two load generators too far apart."""
     for _ in range(_ATTEMPTS):
-        directory, reasons = measured(tmp_path_factory.mktemp("forged"))
+        directory, reasons = measured(tmp_path_factory.mktemp("forged"), extra)
         if not reasons:
             return directory
     return pytest.fail(f"not one of {_ATTEMPTS} trials passed its gates: {reasons}")
 
 
-def measured(place):
+def measured(place, extra=""):
     spec = place / "spec.toml"
     text = SPEC.format(kind="proxy", count=2, service_time="none")
     # The test needs a trial that is used, however busy the machine is. What a gate finds is tested elsewhere.
@@ -86,9 +102,9 @@ def measured(place):
         assert old in text
         text = text.replace(old, new)
     text = text.replace("[gates]", "[gates]\ndropped_records_max = 1000000")
-    spec.write_text(text)
+    spec.write_text(text + extra)
     command = [sys.executable, "-m", "waylab", "run", str(spec), "--results", str(place / "results")]
-    subprocess.run(command, capture_output=True, timeout=180, check=False)
+    subprocess.run(command, capture_output=True, timeout=500, check=False)
     (directory,) = (place / "results").iterdir()
     return directory, read_analysis(directory).trials[0].reasons
 
@@ -140,6 +156,23 @@ def unnoticed(run_folder, planned, name, kind):
 def test_no_forged_value_of_a_trial_goes_unnoticed(copied, name, kind):
     planned = read_run(copied).plan[0]
     assert unnoticed(copied, planned, name, kind) == []
+
+
+# Of a part, only what the merged summary adds up or repeats is read.
+NOT_READ_OF_A_PART = re.compile(
+    r"load-0\.json (format|throughput_per_s|reasons.*|errors.*|(measure_|started_).*"
+    r"|totals\.achieved_share|operations\..*\.(mean_ns|std_ns)|seconds\[\]\.(mean_ns|p99_ns|measured|second|histograms))"
+)
+
+
+@pytest.mark.parametrize(("name", "kind"), [(paths.LOAD, LoadSummary), ("load-0.json", LoadSummary)])
+def test_no_forged_value_of_several_generators_goes_unnoticed(several, tmp_path, name, kind):
+    """The summary of all is compared with the sum of its parts: each can only be forged with the other."""
+    copied = shutil.copytree(several, tmp_path / "run")
+    planned = read_run(copied).plan[0]
+    found = unnoticed(copied, planned, name, kind)
+    patterns = {(place, what): f"{name} {re.sub('[0-9]+', '', place)}" for place, what in found}
+    assert [one for one, pattern in patterns.items() if not NOT_READ_OF_A_PART.fullmatch(pattern)] == []
 
 
 def test_without_new_hashes_every_change_of_a_trial_is_noticed(copied):

@@ -134,6 +134,7 @@ class LoadSummary(Struct, frozen=True, kw_only=True):
     """The summary of a load generator, or of several that were merged."""
 
     format: str  # waystage-load/1
+    started_unix_ns: Count | None = None  # start of second 0 in Unix time
     started_clock_ns: Count | None = None  # start of second 0 on the same clock
     measure_from_clock_ns: Count  # start of the measured window on CLOCK_MONOTONIC, in nanoseconds
     measure_to_clock_ns: Count  # end of the measured window

@@ -33,6 +33,11 @@ COMPARE = "compare.json"
 FIGURES = "figures"
 
 
+def part_of_load(index: int) -> str:
+    """Return the name of the summary of one load generator of several."""
+    return f"load-{index}.json"
+
+
 def trial_directory(directory: Path, trial_id: str) -> Path:
     """Where a trial keeps its files."""
     return directory / TRIALS / trial_id

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from waylab.plan import Trial
+from waylab.runfolder import paths
 from waylab.spec import Load
 
 
@@ -49,7 +50,7 @@ def generators(trial: Trial) -> list[Generator]:
         found.append(
             Generator(
                 name="load" if count == 1 else f"load-{index}",
-                summary="load.json" if count == 1 else f"load-{index}.json",
+                summary=paths.LOAD if count == 1 else paths.part_of_load(index),
                 clients=clients[index],
                 key_minimum=first,
                 key_maximum=first + keys[index] - 1,
