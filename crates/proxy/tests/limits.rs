@@ -92,7 +92,10 @@ fn a_reply_beyond_the_limit_is_an_error_for_its_request_only() {
     greedy.send(format!("get {}\r\n", "big ".repeat(30)));
     client.ask("get small\r\n", "VALUE small 0 1\r\ns\r\nEND\r\n");
     let line = greedy.line();
-    assert!(line.starts_with("SERVER_ERROR") && line.ends_with("has too much waiting\r\n"), "{line}");
+    assert!(
+        line.starts_with("SERVER_ERROR") && line.ends_with("sent a reply that is larger than reply-max\r\n"),
+        "{line}"
+    );
     greedy.ask("get small\r\n", "VALUE small 0 1\r\ns\r\nEND\r\n");
     assert!(memory_bytes().saturating_sub(before) < 100 << 20);
 }
@@ -185,4 +188,58 @@ fn a_value_larger_than_the_proxy_would_store_can_still_be_read() {
     let proxy = Proxy::before(vec![backend], |config| config.value_bytes = 1000);
     let mut client = proxy.client();
     client.ask("get a\r\n", format!("VALUE a 0 2000\r\n{}\r\nEND\r\n", "x".repeat(2000)));
+}
+
+#[test]
+fn a_value_beyond_the_reply_limit_is_an_error_for_its_request_only() {
+    const BYTES: usize = 300_000;
+    for discipline in common::disciplines(1, false) {
+        let backend = Server::start();
+        let mut direct = testkit::Client::connect(backend.address());
+        direct.ask(format!("set large 0 0 {BYTES}\r\n{}\r\n", "x".repeat(BYTES)), "STORED\r\n");
+        direct.ask("set small 0 0 1\r\ns\r\n", "STORED\r\n");
+        let name = backend.address().to_string();
+        let proxy = Proxy::before(vec![backend], |config| {
+            (config.loops, config.discipline, config.reply_bytes) = (1, discipline, 2000);
+            // With a smaller buffer the proxy would read the values one after another instead.
+            config.client_buffer_bytes = 64 << 20;
+            config.metrics = Some("127.0.0.1:0".into());
+        });
+        let (mut greedy, mut other) = (proxy.client(), proxy.client());
+        let error = format!("SERVER_ERROR backend {name} sent a reply that is larger than reply-max\r\n");
+        let small = "VALUE small 0 1\r\ns\r\nEND\r\n";
+        other.ask("get small\r\n", small);
+        for request in ["get large\r\n", "gets large small\r\n", "get small large small\r\n", "mg large v k O7\r\n"] {
+            greedy.send(request.repeat(20));
+            for _ in 0..20 {
+                other.ask("get small\r\n", small);
+                greedy.expect(&error);
+            }
+            greedy.ask("get small\r\n", small);
+        }
+        let metrics = proxy.metrics();
+        let mut lost = metrics.lines().filter(|line| line.starts_with("waystage_backend_connections_lost_total{"));
+        assert!(lost.all(|line| line.ends_with(" 0")), "{discipline:?} {metrics}");
+    }
+}
+
+#[test]
+fn a_value_beyond_the_reply_limit_under_another_key_closes_the_connection() {
+    let server = Scripted::start(|peer, _| {
+        while let Some(line) = peer.line() {
+            match line.trim_end() {
+                "get mine" => peer.send(format!("VALUE other 0 5000\r\n{}\r\nEND\r\n", "x".repeat(5000))),
+                // A length that no server has, and a value that does not end where it should.
+                "get huge" => peer.send("VALUE huge 0 99999999999\r\n"),
+                "get longer" => peer.send(format!("VALUE longer 0 5000\r\n{}\r\nEND\r\n", "x".repeat(5001))),
+                _ => peer.send("END\r\n"),
+            }
+        }
+    });
+    for request in ["get mine\r\n", "get huge\r\n", "get longer\r\n"] {
+        let proxy = Proxy::at(&[server.address()], |config| (config.loops, config.reply_bytes) = (1, 2000));
+        let mut client = proxy.client();
+        client.ask("get other\r\n", "END\r\n");
+        client.ask(request, format!("SERVER_ERROR backend {} lost the connection\r\n", server.address()));
+    }
 }

@@ -30,12 +30,12 @@ mod parse_reply;
 
 pub use base64::{decode_base64, encode_base64};
 pub use keys::{KeyIter, Keys};
-pub use limits::{KEY_BYTES_MAXIMUM, KeyBuffer, Limits};
+pub use limits::{KEY_BYTES_MAXIMUM, KeyBuffer, Limits, VALUE_BYTES_MAXIMUM};
 pub use meta::{Meta, is_hidden_when_quiet};
 pub use meta_flags::MetaFlags;
 pub use meta_options::{Mode, Options};
 pub use parse_keys::{KeyLine, KeyPart, parse_key_line, parse_keys};
-pub use parse_reply::{ParsedReply, ReplyError, parse_reply};
+pub use parse_reply::{LargeValue, ParsedReply, ReplyError, parse_large_value, parse_reply};
 pub use parse_request::parse_request;
 pub use reply::{MetaCode, Reply, Value};
 pub use request::{ParsedRequest, Request, encode_get};

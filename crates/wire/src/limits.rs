@@ -5,6 +5,9 @@ use memchr::memchr;
 /// The longest key that a server accepts, in bytes.
 pub const KEY_BYTES_MAXIMUM: usize = 250;
 
+/// The largest value that memcached can be configured to store, in bytes.
+pub const VALUE_BYTES_MAXIMUM: usize = 1 << 30;
+
 /// A buffer for one decoded key.
 pub type KeyBuffer = [u8; KEY_BYTES_MAXIMUM];
 

@@ -1,7 +1,7 @@
 //! Parses one unit of a reply. Stricter than the request parser: if a backend sends bytes that cannot be understood exactly,
 //! its later replies could be matched to the wrong requests.
 
-use crate::limits::Limits;
+use crate::limits::{Limits, VALUE_BYTES_MAXIMUM};
 use crate::number::{parse_digits, parse_u32, parse_u64};
 use crate::reply::{MetaCode, Reply, Value};
 use crate::words::{Words, find_space, trim_end_spaces};
@@ -77,18 +77,52 @@ pub fn parse_reply<'a>(bytes: &'a [u8], limits: &Limits) -> ParsedReply<'a> {
     }
 }
 
+/// A value that is larger than the limit: its line, and how many bytes follow it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LargeValue<'a> {
+    /// The value, without its data.
+    pub reply: Reply<'a>,
+    /// The length of the line.
+    pub line_bytes: usize,
+    /// The length of the data and its line end, which follow the line.
+    pub body_bytes: usize,
+}
+
+/// Parses the line of a value for which `parse_reply` has returned [`ReplyError::ValueTooLarge`], so that the caller can skip the
+/// value and understand what follows it. None if the value is larger than any value of memcached.
+pub fn parse_large_value<'a>(bytes: &'a [u8], limits: &Limits) -> Option<LargeValue<'a>> {
+    let end = memchr(b'\n', bytes)?;
+    let line = bytes[..end].strip_suffix(b"\r")?;
+    let (reply, length) = match line.strip_prefix(b"VALUE ") {
+        Some(line) => value_line(line, limits).map(|(value, length)| (Reply::Value(value), length))?,
+        None => {
+            let (length, flags) = split_word(line.strip_prefix(b"VA ")?);
+            (Reply::MetaValue { flags, data: b"" }, parse_digits(length)?)
+        }
+    };
+    let length = usize::try_from(length).ok().filter(|&length| length <= VALUE_BYTES_MAXIMUM)?;
+    Some(LargeValue { reply, line_bytes: end + 1, body_bytes: length + 2 })
+}
+
 /// Parses a value whose line is the first `line_bytes` of `bytes`; `line` is the text after `VALUE `.
 fn parse_value<'a>(line: &'a [u8], bytes: &'a [u8], line_bytes: usize, limits: &Limits) -> ParsedReply<'a> {
-    let mut words = Words::new(line);
-    let key = words.next().filter(|key| key.len() <= limits.key_bytes);
-    let flags = words.next().and_then(parse_u32);
-    let length = words.next().and_then(parse_digits);
-    let cas = words.next().map(parse_u64);
-    let (Some(key), Some(flags), Some(length), None | Some(Some(_)), None) = (key, flags, length, cas, words.next())
-    else {
+    let Some((value, length)) = value_line(line, limits) else {
         return ParsedReply::Broken(ReplyError::BadValueLine);
     };
-    parse_data(length, bytes, line_bytes, limits, |data| Reply::Value(Value { key, flags, cas: cas.flatten(), data }))
+    parse_data(length, bytes, line_bytes, limits, |data| Reply::Value(Value { data, ..value }))
+}
+
+/// The value without its data, and the length of the data, from the text after `VALUE `.
+fn value_line<'a>(line: &'a [u8], limits: &Limits) -> Option<(Value<'a>, u64)> {
+    let mut words = Words::new(line);
+    let key = words.next().filter(|key| key.len() <= limits.key_bytes)?;
+    let flags = words.next().and_then(parse_u32)?;
+    let length = words.next().and_then(parse_digits)?;
+    let cas = match words.next() {
+        Some(cas) => Some(parse_u64(cas)?),
+        None => None,
+    };
+    words.next().is_none().then_some((Value { key, flags, cas, data: b"" }, length))
 }
 
 /// The same for the reply to a meta command; `line` is the text after `VA `.

@@ -1,6 +1,6 @@
 //! Replies: a table of bytes and their meaning.
 
-use wire::{Limits, MetaCode, ParsedReply, Reply, ReplyError, Value, parse_reply};
+use wire::{LargeValue, Limits, MetaCode, ParsedReply, Reply, ReplyError, Value, parse_large_value, parse_reply};
 
 fn parse(bytes: &[u8]) -> ParsedReply<'_> {
     parse_reply(bytes, &Limits { value_bytes: 1000, line_bytes: 100, ..Limits::default() })
@@ -149,4 +149,25 @@ fn limits_are_enforced() {
     let key = [b'k'; 251];
     let line = [b"VALUE ", &key[..], b" 0 0\r\n\r\n"].concat();
     assert_eq!(parse_reply(&line, &Limits::default()), ParsedReply::Broken(ReplyError::BadValueLine));
+}
+
+#[test]
+fn the_line_of_a_value_beyond_the_limit_is_parsed_without_its_value() {
+    let limits = Limits { value_bytes: 1000, ..Limits::default() };
+    let value = Value { key: b"k", flags: 7, cas: Some(9), data: b"" };
+    for (line, reply) in [
+        (&b"VALUE k 7 1001 9\r\n"[..], Reply::Value(value)),
+        (b"VA 1001 kk s1001\r\n", Reply::MetaValue { flags: b"kk s1001", data: b"" }),
+    ] {
+        let bytes = [line, b"xxx"].concat();
+        assert_eq!(parse_reply(&bytes, &limits), ParsedReply::Broken(ReplyError::ValueTooLarge));
+        let large = LargeValue { reply, line_bytes: line.len(), body_bytes: 1003 };
+        assert_eq!(parse_large_value(&bytes, &limits), Some(large));
+    }
+    // memcached has no such values.
+    for line in
+        [&b"VALUE k 0 1073741825\r\n"[..], b"VA 18446744073709551615\r\n", b"VALUE k 0 x\r\n", b"VALUE k 0 1001"]
+    {
+        assert_eq!(parse_large_value(line, &limits), None);
+    }
 }

@@ -72,6 +72,8 @@ pub(crate) struct BackendConnection {
     in_flight: InFlight,
     /// The reply to the oldest request has become too large, and the rest of it is discarded.
     is_discarding: bool,
+    /// How many bytes follow of a value that is larger than a reply may be.
+    to_skip: usize,
     /// The number of times in a row that requests have timed out, without a reply between.
     silences: u32,
     /// Whether a reply was completed since the caller last asked.
@@ -112,6 +114,7 @@ impl BackendConnection {
             connection: None,
             in_flight: InFlight::default(),
             is_discarding: false,
+            to_skip: 0,
             silences: 0,
             has_replied: false,
             carried: None,
@@ -137,7 +140,7 @@ impl BackendConnection {
             poller.add(&mut connection, self.token).ok().map(|()| connection)
         });
         (self.sequence, self.is_discarding, self.has_answered, self.opened) = (0, false, false, now);
-        self.silences = 0;
+        (self.silences, self.to_skip) = (0, 0);
         self.state = State::Opening { is_patient };
         match connection {
             Some(connection) => {

@@ -93,7 +93,12 @@ impl Session {
         let is_unknown = self.is_unknown(core);
         let job = core.jobs.get(id);
         if is_read(job.verb) && !job.is_quiet {
-            self.learn(job.reply.len(), job.keys.into());
+            let bytes = match job.outcome {
+                // A reply beyond `reply-max` was discarded. The next one may be as large.
+                Outcome::Overloaded => job.legs().iter().map(|leg| leg.reply_bytes).sum(),
+                _ => job.reply.len(),
+            };
+            self.learn(bytes, job.keys.into());
         } else if is_unknown && stores_value(job.verb) {
             self.learn(job.request_bytes as usize, 1);
         } else {

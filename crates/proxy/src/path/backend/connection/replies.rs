@@ -8,7 +8,7 @@ use crate::path::backend::server::Purpose;
 use crate::path::jobs::AnsweredJobs;
 use clock::Nanos;
 use records::Outcome;
-use wire::{ParsedReply, Reply, parse_reply};
+use wire::{ParsedReply, Reply, ReplyError, Verb, parse_large_value, parse_reply};
 
 /// The replies no longer fit the requests: the connection must be closed.
 pub(super) struct OutOfStep;
@@ -20,7 +20,7 @@ impl BackendConnection {
         let written = connection.outbox.written_total();
         // The inbox is moved out of the connection, so that replies can borrow its bytes while the connection changes.
         let mut inbox = std::mem::take(&mut connection.inbox);
-        let mut used = 0;
+        let mut used = self.skip(inbox.filled().len(), answered, now);
         let outcome = loop {
             let unread = &inbox.filled()[used..];
             if unread.is_empty() {
@@ -30,6 +30,14 @@ impl BackendConnection {
             let Some(head) = self.in_flight.head().filter(|head| head.begin < written) else { break Err(OutOfStep) };
             let (reply, consumed) = match parse_reply(unread, &self.backend.limits.wire) {
                 ParsedReply::Incomplete => break Ok(()),
+                ParsedReply::Broken(ReplyError::ValueTooLarge) => match self.begin_skipping(unread, answered) {
+                    Ok(line_bytes) => {
+                        used += line_bytes;
+                        used += self.skip(inbox.filled().len() - used, answered, now);
+                        continue;
+                    }
+                    Err(out_of_step) => break Err(out_of_step),
+                },
                 ParsedReply::Broken(_) => break Err(OutOfStep),
                 ParsedReply::Reply { reply, consumed } => (reply, consumed),
             };
@@ -67,6 +75,38 @@ impl BackendConnection {
         }
     }
 
+    /// Discards the reply to the oldest request, because a value is larger than `reply-max`. The value itself is never buffered. Returns
+    /// the length of its line. Fails if the request has not requested the value.
+    fn begin_skipping(&mut self, unread: &[u8], answered: &mut AnsweredJobs<'_>) -> Result<usize, OutOfStep> {
+        let large = parse_large_value(unread, &self.backend.limits.wire).ok_or(OutOfStep)?;
+        let head = self.in_flight.head().ok_or(OutOfStep)?;
+        // A write never returns such a value.
+        let is_read = matches!(
+            (head.expect, &large.reply),
+            (Expect::Values, Reply::Value(_)) | (Expect::Line(Verb::Mg), Reply::MetaValue { .. })
+        );
+        if !is_read || !fits(head, &large.reply, answered) {
+            return Err(OutOfStep);
+        }
+        if let Some(leg) = head.leg {
+            answered.jobs.discard_leg_reply(leg);
+            answered.jobs.get(leg.job).leg(leg.leg).reply_bytes += large.body_bytes;
+        }
+        (self.is_discarding, self.to_skip) = (true, large.body_bytes);
+        self.counters().received_bytes.add((large.line_bytes + large.body_bytes) as u64);
+        Ok(large.line_bytes)
+    }
+
+    /// Skips bytes of a value that is too large, if there is one; returns their number. A value ends the reply to `mg`.
+    fn skip(&mut self, available: usize, answered: &mut AnsweredJobs<'_>, now: Nanos) -> usize {
+        let skipped = available.min(self.to_skip);
+        self.to_skip -= skipped;
+        if skipped > 0 && self.to_skip == 0 && self.in_flight.head().is_some_and(|head| head.expect != Expect::Values) {
+            self.answer(b"", Outcome::Answered, answered, now);
+        }
+        skipped
+    }
+
     /// Completes the reply of the oldest request with its last line.
     fn answer(&mut self, last_line: &[u8], outcome: Outcome, answered: &mut AnsweredJobs<'_>, now: Nanos) {
         let Some((head, is_unsent)) = self.in_flight.pop() else { return };
@@ -94,7 +134,9 @@ impl BackendConnection {
         }
         if std::mem::take(&mut self.is_discarding) {
             self.counters().note(Outcome::Overloaded);
-            answered.leg_failed(leg, &self.backend.name, Outcome::Overloaded, now);
+            let line =
+                format!("SERVER_ERROR backend {} sent a reply that is larger than reply-max\r\n", self.backend.name);
+            answered.leg_answered(leg, line.as_bytes(), Outcome::Overloaded, now);
         } else {
             self.counters().note(outcome);
             answered.leg_answered(leg, last_line, outcome, now);
