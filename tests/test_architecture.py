@@ -111,6 +111,11 @@ MODEL_LAYERS = (
     {"summary"},
 )
 
+# In `analysis/across`, from the bottom up: the files, then these folders.
+ACROSS_FOLDERS = ("contrasts", "answer")
+# A folder with more files than this is divided into several.
+FILES_OF_ANALYSIS_MAX = 15
+
 # In the proxy, from the bottom up: a file may import the lines above it, and its own line.
 # The longest prefix of a file's name decides its layer.
 PROXY_LAYERS = (
@@ -387,6 +392,27 @@ def test_models_import_only_downwards():
         for name in imports(path):
             if name.startswith("waylab.models."):
                 assert rank[name.split(".")[2]] <= rank[mine], f"{path.relative_to(ROOT)} imports {name}"
+
+
+def test_the_analysis_across_trials_imports_only_downwards():
+    root = ROOT / "waylab/analysis/across"
+    assert {path.name for path in root.iterdir() if path.is_dir() and path.name != "__pycache__"} == set(
+        ACROSS_FOLDERS
+    )
+    rank = {name: number for number, name in enumerate(("", *ACROSS_FOLDERS))}
+    for path in root.rglob("*.py"):
+        mine = "" if path.parent == root else path.parent.name
+        for name in imports(path):
+            if name.startswith("waylab.analysis.across."):
+                part = name.split(".")[3]
+                other = part if part in rank else ""
+                assert rank[other] <= rank[mine], f"{path.relative_to(ROOT)} imports {name}"
+
+
+def test_no_folder_of_the_analysis_is_too_long_to_read():
+    for folder in (path.parent for path in (ROOT / "waylab/analysis").rglob("__init__.py")):
+        files = [path for path in folder.glob("*.py") if path.name != "__init__.py"]
+        assert len(files) <= FILES_OF_ANALYSIS_MAX, folder
 
 
 def test_only_the_systems_know_which_system_it_is():

@@ -9,9 +9,9 @@ from collections.abc import Callable
 import numpy as np
 from scenario import FLAGGED, Outcome, Scenario
 
-from waylab.analysis.across.contrasts import as_family, significant
-from waylab.analysis.across.verdicts import BETTER, NO_WORSE, WORSE, verdict
-from waylab.analysis.across.versions import two_samples
+from waylab.analysis.across.contrasts.model import as_family, significant
+from waylab.analysis.across.contrasts.verdicts import BETTER, NO_WORSE, WORSE, verdict
+from waylab.analysis.across.contrasts.versions import two_samples
 from waylab.analysis.statistics.blocks import BlockModel, Contrast, contrast_of_mean, fit_blocks
 from waylab.analysis.statistics.diagnostics import diagnose, judged_together
 from waylab.analysis.statistics.pairs import ratio_of

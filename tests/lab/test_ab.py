@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from synthetic import Truth, write_trial
 from test_hostile_folders import changed
 
-from waylab.analysis.across.survivors import why_not_no_worse
+from waylab.analysis.across.contrasts.survivors import why_not_no_worse
 from waylab.cli import main
 from waylab.errors import LabError
 from waylab.run import InterruptedRunError

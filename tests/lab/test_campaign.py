@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from waylab.analysis.across.noise import noise_floor
+from waylab.analysis.across.contrasts.noise import noise_floor
 from waylab.analysis.statistics import paired_ratio
 from waylab.cli import main
 from waylab.cli.interrupt import Interrupt

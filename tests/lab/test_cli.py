@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from waylab.analysis.across.versions import MARGIN, METRICS
+from waylab.analysis.across.contrasts.versions import MARGIN, METRICS
 from waylab.cli import main
 
 

@@ -9,10 +9,10 @@ from made import made_configuration, made_spec, made_trial
 from statsmodels.formula.api import ols
 from statsmodels.stats.multitest import multipletests
 
-from waylab.analysis.across.changes import changes
-from waylab.analysis.across.comparisons import comparison_results
-from waylab.analysis.across.contrasts import as_family, metric_model, significant
-from waylab.analysis.across.effects import factorial
+from waylab.analysis.across.contrasts.changes import changes
+from waylab.analysis.across.contrasts.comparisons import comparison_results
+from waylab.analysis.across.contrasts.effects import factorial
+from waylab.analysis.across.contrasts.model import as_family, metric_model, significant
 from waylab.analysis.statistics.blocks import blocks_for, contrast_of_mean, fit_blocks, holm
 from waylab.errors import LabError
 from waylab.runfolder.numbers import Ratio

@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from scipy import stats
 
 from waylab.analysis import read_analysis
-from waylab.analysis.across.effects import factorial, factorial_facts
+from waylab.analysis.across.contrasts.effects import factorial, factorial_facts
+from waylab.analysis.across.contrasts.verdicts import verdict, verdict_sentence
 from waylab.analysis.across.shapes import shape
-from waylab.analysis.across.verdicts import verdict, verdict_sentence
 from waylab.analysis.statistics.blocks import Contrast
 from waylab.analysis.statistics.gamma import fit_gamma
 from waylab.analysis.statistics.pairs import ratio_of

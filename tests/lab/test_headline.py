@@ -3,8 +3,8 @@
 from msgspec.structs import replace
 
 from waylab.analysis import read_analysis
+from waylab.analysis.across.answer.headline import LIMIT_MIN, headline
 from waylab.analysis.across.axes import axes
-from waylab.analysis.across.headline import LIMIT_MIN, headline
 from waylab.plan import make_plan
 from waylab.report.page.content import read_content
 from waylab.runfolder.numbers import Interval

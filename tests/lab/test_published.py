@@ -10,7 +10,7 @@ from made import made_trial, with_numbers, without_use
 from msgspec import convert
 
 from waylab.analysis import analyse
-from waylab.analysis.across.published import published_facts, published_results
+from waylab.analysis.across.answer.published import published_facts, published_results
 from waylab.errors import LabError
 from waylab.predict import predict
 from waylab.report.page.content import read_content

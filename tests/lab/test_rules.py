@@ -6,11 +6,12 @@ from msgspec import convert
 from msgspec.structs import replace
 from test_contrasts import made_trials
 
-from waylab.analysis.across.rules import rule_results
+from waylab.analysis.across.answer.rules import rule_results
 from waylab.cli import main
 from waylab.errors import LabError
 from waylab.predict.rules import median_interval, model_rules
 from waylab.runfolder.prediction import MetricValues, Prediction
+from waylab.runfolder.rule_words import claim_text, condition_text
 from waylab.runfolder.rules import RefutationRule, hypothesis_verdict
 from waylab.spec import read_spec, spec_as_dict
 
@@ -323,3 +324,29 @@ def test_a_block_without_a_configuration_does_not_change_a_value(tmp_path):
     ]
     (found,) = decided(tmp_path, rule, never)
     assert found.verdict == "undecided" and "block has a used trial of each" in found.said
+
+
+@pytest.mark.parametrize(
+    ("rule", "condition", "claim"),
+    [
+        (
+            RATIO + "above = 1.25",
+            "throughput with 3 replicas is more than 1.25 times that with 1 replica",
+            "throughput with 3 replicas is at most 1.25 times that with 1 replica",
+        ),
+        (
+            '[[refuted_by]]\nmetric = "response_p99_ns"\nabove = 2e6',
+            "99th percentile of the response time is more than 2 ms",
+            "99th percentile of the response time is at most 2 ms",
+        ),
+        (
+            '[[refuted_by]]\nmetric = "failed_trials"\nabove = 0.1',
+            "the share of trials that failed a gate is more than 10 %",
+            "the share of trials that failed a gate is at most 10 %",
+        ),
+    ],
+)
+def test_a_condition_and_its_claim_have_the_same_words(tmp_path, rule, condition, claim):
+    (found,) = rules_of(read(tmp_path, rule))
+    assert found.text == condition_text(found) == condition
+    assert claim_text(found) == claim

@@ -4,10 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from waylab.analysis.across.machine_load import busy_machine
-from waylab.analysis.across.rule_words import pooled_text
+from waylab.analysis.across.answer.machine_load import busy_machine
 from waylab.report.figures.figure import LOG, quantity_axis
-from waylab.runfolder.words import labels_text, level_text, levels_text
+from waylab.runfolder.words import labels_text, level_text, levels_text, pooled_text
 
 
 @pytest.mark.parametrize(

@@ -5,16 +5,16 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from waylab import __version__
+from waylab.analysis.across.answer.facts import answer, facts, families
+from waylab.analysis.across.answer.headline import headline
+from waylab.analysis.across.answer.published import published_results
+from waylab.analysis.across.answer.rules import rule_results
 from waylab.analysis.across.axes import axes
-from waylab.analysis.across.changes import changes
-from waylab.analysis.across.comparisons import comparison_results
 from waylab.analysis.across.configurations import configuration_results
+from waylab.analysis.across.contrasts.changes import changes
+from waylab.analysis.across.contrasts.comparisons import comparison_results
+from waylab.analysis.across.contrasts.effects import factorial
 from waylab.analysis.across.curves import curve_results
-from waylab.analysis.across.effects import factorial
-from waylab.analysis.across.facts import answer, facts, families
-from waylab.analysis.across.headline import headline
-from waylab.analysis.across.published import published_results
-from waylab.analysis.across.rules import rule_results
 from waylab.analysis.trial.agreement import other_machines
 from waylab.analysis.trial.artifacts import read_artifacts
 from waylab.analysis.trial.links import testbed_summary

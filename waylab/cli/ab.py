@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from waylab.analysis.across.versions import MARGIN, compare_arms
+from waylab.analysis.across.contrasts.versions import MARGIN, compare_arms
 from waylab.cli.commands import conclude, minutes, run_campaign
 from waylab.cli.exits import verdict_exit
 from waylab.errors import LabError

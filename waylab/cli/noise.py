@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from waylab.analysis import analyse
-from waylab.analysis.across.noise import noise_floor
+from waylab.analysis.across.contrasts.noise import noise_floor
 from waylab.cli.interrupt import Interrupt
 from waylab.errors import LabError
 from waylab.run import Step, create_run

@@ -6,7 +6,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from waylab.analysis.across.versions import MARGIN, METRICS, compare_runs
+from waylab.analysis.across.contrasts.versions import MARGIN, METRICS, compare_runs
 from waylab.analysis.trial.folder_stages import folder_stages
 from waylab.cli.exits import verdict_exit
 from waylab.errors import LabError

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from scipy import stats
 
-from waylab.analysis.across.rules import Quantity, judged
+from waylab.analysis.across.answer.rules import Quantity, judged
 from waylab.errors import LabError
 from waylab.predict.forecasts import MODELS
 from waylab.runfolder.prediction import Prediction

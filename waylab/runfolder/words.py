@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 NONE = "–"
+# If there are more levels than this, the text gives their number instead of a list.
+_LISTED_MAX = 6
 
 
 def time_text(value_ns: float | None) -> str:
@@ -69,6 +71,41 @@ def several_levels(combinations: Iterable[Mapping[str, str]]) -> set[str]:
         for factor, label in levels.items():
             labels.setdefault(factor, set()).add(label)
     return {factor for factor, found in labels.items() if len(found) > 1}
+
+
+def pooled_text(combinations: Sequence[Mapping[str, str]]) -> str:
+    """Name the levels over which a contrast is averaged, without the factors that have the same level in all of them.
+
+    For example `1, 8 and 32 clients`, or `the combinations of clients (1, 8) and dispatch (pool, fused)`.
+    """
+    averaged = several_levels(combinations)
+    labels: dict[str, list[str]] = {}
+    for levels in combinations:
+        for factor in (factor for factor in levels if factor in averaged):
+            known = labels.setdefault(factor, [])
+            known += [] if levels[factor] in known else [levels[factor]]
+    if len(labels) < 2:
+        return "".join(_levels_of(factor, found) for factor, found in labels.items())
+    listed = joined(f"{_noun(factor)} ({_listed(found)})" for factor, found in labels.items())
+    return f"the combinations of {listed}"
+
+
+def _levels_of(factor: str, labels: Sequence[str]) -> str:
+    if len(labels) > _LISTED_MAX:
+        return f"all {len(labels)} levels of {_noun(factor)}"
+    return labels_text(factor, _sorted(labels), "and")
+
+
+def _listed(labels: Sequence[str]) -> str:
+    return f"{len(labels)} levels" if len(labels) > _LISTED_MAX else ", ".join(_sorted(labels))
+
+
+def _sorted(labels: Sequence[str]) -> Sequence[str]:
+    return sorted(labels, key=float) if all(is_number(label) for label in labels) else labels
+
+
+def _noun(factor: str) -> str:
+    return factor.replace(".", " ").replace("_", " ")
 
 
 def joined(parts: Iterable[str], last: str = "and") -> str:

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, field
 
-from waylab.runfolder.words import labels_text
 from waylab.spec import checks
 from waylab.spec.checks import setting
 from waylab.spec.findings import Levels
@@ -34,22 +33,3 @@ class Rule:
         if self.model:
             return "model"
         return "ratio" if self.to else "value"
-
-    def in_words(self) -> str:
-        """Return the rule as a sentence that names the levels."""
-        limits = [f"less than {self.below:g}"] if self.below is not None else []
-        limits += [f"more than {self.above:g}"] if self.above is not None else []
-        limit, of = " or ".join(limits), _words(self.of)
-        if self.kind == "effect":
-            return f"another factor has a larger effect on {self.metric} than {self.factor}"
-        if self.kind == "trials":
-            return f"the share of {self.metric.replace('_', ' ')} is {limit}"
-        if self.kind == "model":
-            return f"the median error of the model {self.model} in {self.metric} is {limit}"
-        if self.kind == "ratio":
-            return f"{self.metric} with {of} is {limit} times that with {_words(self.to)}"
-        return f"{self.metric}{f' with {of}' if of else ''} is {limit}"
-
-
-def _words(levels: Levels) -> str:
-    return ", ".join(labels_text(factor, labels) for factor, labels in levels.items())

@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 
+from waylab.runfolder.rule_words import condition_text
 from waylab.spec import checks
 from waylab.spec.design import Labels, matches, read_patterns
 from waylab.spec.factors import Factor
@@ -44,7 +45,7 @@ def read_rules(content: object, factors: tuple[Factor, ...]) -> tuple[Rule, ...]
         rest = {key: value for key, value in table.items() if key not in ("of", "to")}
         rule = replace(section(Rule, rest, where), of=levels["of"], to=levels["to"])
         _check_rule(rule, factors, where)
-        rules.append(rule if rule.text else replace(rule, text=rule.in_words()))
+        rules.append(rule if rule.text else replace(rule, text=condition_text(rule)))
     _check_contradictions(rules)
     return tuple(rules)
 

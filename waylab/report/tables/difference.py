@@ -2,7 +2,6 @@
 
 from html import escape
 
-from waylab.analysis.across.metrics import metric_words
 from waylab.report.page.content import Content
 from waylab.report.page.numbers import (
     NONE,
@@ -16,6 +15,7 @@ from waylab.report.page.numbers import (
 from waylab.report.tables.table import table
 from waylab.runfolder.analysis import Change, Comparison
 from waylab.runfolder.effects import Effect, Share
+from waylab.runfolder.metric_words import metric_words
 from waylab.runfolder.words import level_text
 
 # Between these ratios a change is shown in percent.

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from statistics import median
 
-from waylab.analysis.across.contrasts import meant, metric_model
+from waylab.analysis.across.contrasts.model import meant, metric_model
+from waylab.analysis.across.contrasts.two_levels import largest_effect
 from waylab.analysis.across.intervals import interval
 from waylab.analysis.across.metrics import described_metric_of, metric_of
-from waylab.analysis.across.two_levels import largest_effect
 from waylab.analysis.statistics.blocks import Contrast, contrast_of_mean, holm
 from waylab.runfolder.analysis import FindingResult, PublishedResults
 from waylab.runfolder.run import ExperimentSpec, PublishedFinding

@@ -2,7 +2,7 @@
 
 import math
 
-from waylab.analysis.across.contrasts import significant
+from waylab.analysis.across.contrasts.model import significant
 from waylab.analysis.across.metrics import more_is_better
 from waylab.analysis.statistics.blocks import Contrast, blocks_for
 from waylab.runfolder.numbers import Ratio

@@ -14,10 +14,10 @@ from msgspec import to_builtins
 from msgspec.structs import asdict, replace
 
 from waylab import __version__
-from waylab.analysis.across.contrasts import as_family, metric_model
+from waylab.analysis.across.contrasts.model import as_family, metric_model
+from waylab.analysis.across.contrasts.survivors import why_not_no_worse
+from waylab.analysis.across.contrasts.verdicts import NO_WORSE, UNDECIDED, WORSE, verdict, verdict_sentence
 from waylab.analysis.across.metrics import metric_of, more_is_better
-from waylab.analysis.across.survivors import why_not_no_worse
-from waylab.analysis.across.verdicts import NO_WORSE, UNDECIDED, WORSE, verdict, verdict_sentence
 from waylab.analysis.run import read_analysis
 from waylab.analysis.statistics.blocks import Contrast
 from waylab.analysis.statistics.pairs import ratio_of

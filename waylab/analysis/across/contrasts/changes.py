@@ -1,6 +1,12 @@
-"""Every configuration against the base case, by the model of `contrasts`."""
+"""Every configuration against the base case, by the model of `model.py`."""
 
-from waylab.analysis.across.contrasts import MetricModel, as_family, family_size, metric_model, significant
+from waylab.analysis.across.contrasts.model import (
+    MetricModel,
+    as_family,
+    family_size,
+    metric_model,
+    significant,
+)
 from waylab.analysis.across.metrics import METRICS, shared_metrics
 from waylab.runfolder.analysis import Change, Changes, Configuration
 from waylab.runfolder.numbers import Ratio

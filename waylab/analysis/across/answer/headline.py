@@ -5,7 +5,7 @@ All sentences use means over trials. The rules decide whether a difference is mo
 
 from collections.abc import Sequence
 
-from waylab.analysis.across.machine_load import FOREIGN_MIN, busy_machine, foreign_share
+from waylab.analysis.across.answer.machine_load import FOREIGN_MIN, busy_machine, foreign_share
 from waylab.analysis.trial.numbers import TrialResult
 from waylab.runfolder.analysis import Axes, Configuration
 from waylab.runfolder.headline import Headline, ResourceUse

@@ -1,6 +1,6 @@
 """Which factor matters: effects and shares of the variation when all factors are crossed, and the residual checks.
 
-Effects are contrasts of the model of `contrasts`, so they equal the comparisons of the same levels.
+Effects are contrasts of the model of `model.py`, so they equal the comparisons of the same levels.
 """
 
 import math
@@ -8,7 +8,7 @@ import math
 import numpy as np
 from msgspec.structs import replace
 
-from waylab.analysis.across.contrasts import (
+from waylab.analysis.across.contrasts.model import (
     MetricModel,
     Weights,
     as_family,
@@ -16,9 +16,9 @@ from waylab.analysis.across.contrasts import (
     missing_ratio,
     significant,
 )
+from waylab.analysis.across.contrasts.two_levels import word_weights
 from waylab.analysis.across.intervals import struct_of
 from waylab.analysis.across.metrics import METRICS, shared_metrics, value_of
-from waylab.analysis.across.two_levels import word_weights
 from waylab.analysis.statistics import anova as tables
 from waylab.analysis.statistics.designs import two_level_plan
 from waylab.analysis.statistics.diagnostics import DiagnosticCheck, diagnose, judged_together

@@ -1,11 +1,11 @@
-"""Effects of designs in which every factor has two levels, as contrasts of the model of `contrasts`."""
+"""Effects of designs in which every factor has two levels, as contrasts of the model of `model.py`."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from waylab.analysis.across.contrasts import Levels, MetricModel, Weights, meant, metric_model
+from waylab.analysis.across.contrasts.model import Levels, MetricModel, Weights, meant, metric_model
 from waylab.analysis.statistics.pairs import no_interval
 from waylab.runfolder.trial_numbers import AnalysedTrial
 

@@ -5,13 +5,15 @@ from dataclasses import dataclass
 
 from msgspec.structs import asdict
 
-from waylab.analysis.across.contrasts import NO_PAIR, MetricModel, meant, metric_model
-from waylab.analysis.across.metrics import described_metric_of, metric_words, value_words
-from waylab.analysis.across.rule_words import claim_text, conclusion_text, pooled_text, shown
-from waylab.analysis.across.two_levels import largest_effect
+from waylab.analysis.across.contrasts.model import NO_PAIR, MetricModel, meant, metric_model
+from waylab.analysis.across.contrasts.two_levels import largest_effect
+from waylab.analysis.across.metrics import described_metric_of
 from waylab.analysis.statistics.blocks import DEGREES_MIN, Contrast, contrast_of_mean, holm
+from waylab.runfolder.metric_words import metric_words, value_words
+from waylab.runfolder.rule_words import claim_text, conclusion_text, shown
 from waylab.runfolder.rules import NOT_REFUTED, REFUTED, UNDECIDED, RefutationRule, RuleResult
 from waylab.runfolder.trial_numbers import AnalysedTrial
+from waylab.runfolder.words import pooled_text
 
 # Both sides of the 95 % interval: a rule is decided exactly if the interval lies on one side of its limit.
 LEVEL = 0.025

@@ -1,21 +1,20 @@
-"""Two levels of one factor, compared by the model of `contrasts`."""
+"""Two levels of one factor, compared by the model of `model.py`."""
 
 import math
 from collections.abc import Mapping
 
 from msgspec.structs import asdict
 
-from waylab.analysis.across.contrasts import MetricModel, as_family, metric_model
+from waylab.analysis.across.contrasts.model import MetricModel, as_family, metric_model
+from waylab.analysis.across.contrasts.verdicts import verdict, verdict_sentence
 from waylab.analysis.across.intervals import positive, struct_of
 from waylab.analysis.across.metrics import metric_of
-from waylab.analysis.across.rule_words import pooled_text
-from waylab.analysis.across.verdicts import verdict, verdict_sentence
 from waylab.analysis.statistics.pairs import judged_control, null_arm, positive_control
 from waylab.runfolder.analysis import Comparison, Stratum
 from waylab.runfolder.numbers import NullArm, PositiveControl, Ratio
 from waylab.runfolder.run import AnnouncedComparison
 from waylab.runfolder.trial_numbers import AnalysedTrial
-from waylab.runfolder.words import is_number, levels_text
+from waylab.runfolder.words import is_number, levels_text, pooled_text
 
 Trials = list[AnalysedTrial]
 # Baseline and candidate, by block and the levels of the other factors in words.

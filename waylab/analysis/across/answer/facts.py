@@ -1,13 +1,13 @@
 """What the measurement says, in sentences made of numbers only: facts beside the hypothesis, no verdict."""
 
-from waylab.analysis.across.contrasts import family_size
+from waylab.analysis.across.answer.published import published_facts
+from waylab.analysis.across.contrasts.effects import factorial_facts
+from waylab.analysis.across.contrasts.model import family_size
+from waylab.analysis.across.contrasts.verdicts import verdict_sentence
 from waylab.analysis.across.curves import curve_facts
-from waylab.analysis.across.effects import factorial_facts
-from waylab.analysis.across.metrics import metric_words
-from waylab.analysis.across.published import published_facts
-from waylab.analysis.across.verdicts import verdict_sentence
 from waylab.analysis.trial.links import link_facts
 from waylab.runfolder.analysis import Analysis, Comparison, Configuration, Family
+from waylab.runfolder.metric_words import metric_words
 from waylab.runfolder.numbers import Interval
 from waylab.runfolder.run import GateLimits
 from waylab.runfolder.words import level_text

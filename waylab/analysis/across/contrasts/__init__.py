@@ -1,0 +1,1 @@
+"""Ratios with their intervals, all from one model: comparisons, changes, effects, two versions, verdicts."""
