@@ -21,6 +21,7 @@ LONGEST_S = {
     "overhead": 420,
     "baseline-network": 300,
     "null": 420,
+    "predict": 180,
 }
 STUDIES = ("asl15", "asl16", "asl18")
 # The studies give no numbers for these, or their question is not about a number.

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Never
 
 from waylab import __version__
+from waylab.cli.fit_arguments import add_fit_commands
 from waylab.cli.interrupt import Interrupt
 from waylab.cli.later import later
 from waylab.cli.model_arguments import add_model_command
@@ -122,6 +123,7 @@ def _parser() -> argparse.ArgumentParser:
         part.set_defaults(command=command)
     add_report_commands(parts)
     add_model_command(parts)
+    add_fit_commands(parts)
     add_validate_command(parts)
     return parser
 

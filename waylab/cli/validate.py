@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from waylab.cli.patience import Patience
+from waylab.cli.validate_runs import validate_runs
 from waylab.errors import LabError
 from waylab.fit.table.observations import read_observations
 from waylab.predict.table.judge import JudgedCell, judge
@@ -21,7 +22,14 @@ _WIDTH_MIN = 110
 
 
 def validate(arguments: argparse.Namespace) -> int:
-    """Read a table, hold out cells, predict them and print the errors."""
+    """Hold out cells of a table or the configurations that a specification names, and print the errors."""
+    if any(path.is_dir() for path in arguments.table):
+        return validate_runs(arguments)
+    if len(arguments.table) > 1:
+        raise LabError("validate: give one table, or run folders")
+    if arguments.split is None:
+        raise LabError("validate: a table needs --split pools, clients, servers or levels")
+    arguments.table = arguments.table[0]
     observations = read_observations(arguments.table)
     with Patience("predicting held-out cells", arguments.interrupt) as patience:
 

@@ -22,15 +22,22 @@ def add_validate_command(parts: Any) -> None:
     """Add this command to those of `waylab`."""
     part = parts.add_parser(
         "validate",
-        help="hold out configurations of a table of trials, predict them with every model, and compare",
-        description="Fits every model to some configurations of a table and predicts the others, which the fit never "
-        "saw. The table has one row for each trial, with the columns in docs/prediction.md. The model 'chosen' is "
-        "selected by errors inside the calibration cells only.",
+        help="hold out configurations of a table of trials or of a run, predict them with every model, and compare",
+        description="Fits every model to some configurations and predicts the others, which the fit never saw. A "
+        "table has one row for each trial, with the columns in docs/prediction.md. A run holds out the configurations "
+        "that [predict] of its specification names. The model 'chosen' is selected by errors inside the calibration "
+        "configurations only.",
         epilog="splits: " + "; ".join(f"{name}: {text}" for name, text in _SPLITS.items()) + ".",
         formatter_class=argparse.HelpFormatter,
     )
-    part.add_argument("table", type=Path, metavar="TABLE.csv", help="a CSV table with one row for each trial")
-    part.add_argument("--split", choices=tuple(_SPLITS), required=True, help="what is held out (see below)")
+    part.add_argument(
+        "table",
+        type=Path,
+        nargs="+",
+        metavar="TABLE.csv|RUN",
+        help="a CSV table with one row for each trial, or run folders whose specification holds out configurations",
+    )
+    part.add_argument("--split", choices=tuple(_SPLITS), help="of a table: what is held out (see below)")
     part.add_argument(
         "--json",
         action="store_true",

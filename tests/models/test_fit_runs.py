@@ -1,0 +1,220 @@
+"""Models fitted to runs: known truth, held-out configurations, refusals."""
+
+import dataclasses
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from waylab.errors import LabError
+from waylab.fit.interface import RefusedFitError
+from waylab.fit.layered import LayeredModel
+from waylab.fit.layered.network import Centre, CycleNetwork, solve_cycles
+from waylab.fit.observations import (
+    ModelSettings,
+    TrialObservation,
+    base_settings,
+    changed_settings,
+    observe,
+    usable,
+)
+from waylab.fit.observations.trials import _without_contradictions
+from waylab.models import closed_network, solve
+from waylab.predict.runs import fit_runs, judge_runs
+
+LOAD_S, PROXY_S, BACKEND_S, DELAY_S = 8e-6, 20e-6, 30e-6, 120e-6
+
+
+def settings(clients: int, servers: int, **others: object) -> ModelSettings:
+    """A proxy before some servers on a machine with more cores than threads."""
+    return dataclasses.replace(
+        ModelSettings(
+            clients=clients,
+            proxies=1,
+            servers=servers,
+            hosts=(("backends", "machine"), ("load", "machine"), ("proxy", "machine")),
+            cores=(("machine", 64.0),),
+        ),
+        **others,
+    )
+
+
+def measured(
+    one: ModelSettings, random: np.random.Generator, noise: float, role: str = ""
+) -> TrialObservation:
+    """A trial of a closed network with known demands, solved exactly, with noise."""
+    demands = {"load": LOAD_S, "proxy": PROXY_S} | {
+        f"server {place}": BACKEND_S / one.servers for place in range(one.servers)
+    }
+    rate = solve(closed_network(demands, population=one.clients, think_s=DELAY_S)).throughput_total_per_s
+    rate *= math.exp(noise * random.standard_normal())
+
+    def cpu(value: float) -> float:
+        return value * math.exp(noise * random.standard_normal())
+
+    return TrialObservation(
+        run="known",
+        trial=f"{one.clients}-{one.servers}",
+        configuration=f"clients={one.clients}, servers={one.servers}",
+        block=1,
+        role=role,
+        settings=one,
+        throughput_per_s=rate,
+        response_s=one.clients / rate,
+        responses_s={"all": one.clients / rate},
+        cpu_s={"load": cpu(LOAD_S), "proxy": cpu(PROXY_S), "backends": cpu(BACKEND_S)},
+    )
+
+
+KNOWN = [settings(clients, servers) for servers in (1, 3) for clients in (2, 8, 32)]
+HELD = [settings(clients, servers) for servers in (1, 3, 5) for clients in (4, 16, 64)]
+
+
+def run_of_known_truth(seed: int, noise: float = 0.02) -> list[TrialObservation]:
+    """Two trials of each calibration configuration and one of each held-out one."""
+    random = np.random.default_rng(seed)
+    found = [measured(one, random, noise, "calibration") for one in KNOWN for _ in range(2)]
+    return found + [measured(one, random, noise, "held-out") for one in HELD]
+
+
+def test_the_solver_agrees_with_the_exact_one():
+    for clients, servers in ((1, 1), (8, 3), (64, 5)):
+        demands = {"load": LOAD_S, "proxy": PROXY_S} | {f"s{k}": BACKEND_S / servers for k in range(servers)}
+        exact = solve(closed_network(demands, population=clients, think_s=DELAY_S)).throughput_total_per_s
+        centres = (
+            Centre("load", 1, 1, 1, LOAD_S, LOAD_S, "machine"),
+            Centre("proxy", 1, 1, 1, PROXY_S, PROXY_S, "machine"),
+            Centre("backends", servers, 1, 1, BACKEND_S, BACKEND_S, "machine"),
+        )
+        found = solve_cycles([CycleNetwork(centres, (("machine", 64.0),), DELAY_S, clients)])
+        assert found.throughput_per_s[0] == pytest.approx(exact, rel=1e-6)
+
+
+def test_shared_cores_limit_throughput_to_what_they_can_do():
+    centres = tuple(
+        Centre(name, 1, 1, 1, 100e-6, 100e-6, "machine") for name in ("load", "proxy", "backends")
+    )
+    alone = solve_cycles([CycleNetwork(centres, (("machine", 64.0),), 0.0, 64)]).throughput_per_s[0]
+    shared = solve_cycles([CycleNetwork(centres, (("machine", 2.0),), 0.0, 64)])
+    assert alone == pytest.approx(10_000, rel=0.05)
+    assert shared.throughput_per_s[0] == pytest.approx(2 / 300e-6, rel=0.05)
+    assert shared.host_use[0, 0] == pytest.approx(1.0, abs=0.05)
+
+
+def test_a_pool_whose_slots_are_held_limits_what_is_inside():
+    centres = (
+        Centre("proxy", 1, 1, 1, 1e-6, 1e-6),
+        Centre("service", 1000, 1, 1, 1e-3, 1e-3, inside=True),
+    )
+    found = solve_cycles([CycleNetwork(centres, (), 1e-3, 200, slots=10)])
+    assert found.throughput_per_s[0] == pytest.approx(10_000, rel=0.03)
+    assert found.waiting[0] == pytest.approx(180, rel=0.05)
+
+
+def test_an_open_network_of_one_queue_is_mm1():
+    centres = (Centre("only", 1, 1, 1, 1e-3, 1e-3),)
+    found = solve_cycles([CycleNetwork(centres, (), 0.0, 1, rate_per_s=800.0)])
+    assert found.response_s[0] == pytest.approx(5e-3, rel=1e-4)
+    assert not solve_cycles([CycleNetwork(centres, (), 0.0, 1, rate_per_s=1100.0)]).steady[0]
+
+
+def test_the_fit_recovers_a_known_network():
+    observations = [one for one in run_of_known_truth(3) if one.role == "calibration"]
+    fitted = LayeredModel().fit(observations)
+    random = np.random.default_rng(0)
+    for one in HELD:
+        truth = measured(one, random, 0.0)
+        assert fitted.predict(one).throughput_per_s.value == pytest.approx(truth.throughput_per_s, rel=0.05)
+
+
+def test_intervals_contain_the_measurement_as_often_as_they_say():
+    inside, total = 0, 0
+    for seed in range(8):
+        observations = run_of_known_truth(seed)
+        known = [one for one in observations if one.role == "calibration"]
+        fitted = fit_runs(known, models=[LayeredModel()])
+        for one in observations:
+            if one.role == "held-out":
+                found = fitted.predict(one.settings)
+                inside += bool(found.throughput_per_s.contains(one.throughput_per_s))
+                total += 1
+    assert total == 72
+    assert 0.83 <= inside / total <= 0.98
+
+
+def test_held_out_configurations_are_judged_and_rows_have_the_names_of_tables():
+    fitted, judged = judge_runs(run_of_known_truth(1))
+    chosen = [one for one in judged if one.model == "chosen"]
+    assert len(chosen) == len(HELD)
+    row = chosen[0].as_row()
+    assert row["throughput_predicted_per_s"] == pytest.approx(row["throughput_measured_per_s"], rel=0.1)
+    assert {one.model for one in judged} >= {"chosen", "layered", "chain", "nearest", "usl", "mm1", "mmm"}
+    assert sum(fitted.weights(interpolates=False).values()) == pytest.approx(1)
+
+
+def test_a_run_that_holds_out_nothing_is_one_line():
+    with pytest.raises(LabError, match=r"\[predict\]"):
+        judge_runs([dataclasses.replace(one, role="") for one in run_of_known_truth(1)])
+
+
+def test_too_few_configurations_and_one_load_are_refused():
+    random = np.random.default_rng(0)
+    two = [measured(settings(clients, 1), random, 0.0) for clients in (1, 8)]
+    with pytest.raises(RefusedFitError, match="too few"):
+        fit_runs(two)
+    one_load = [measured(settings(8, servers), random, 0.0) for servers in (1, 2, 3)]
+    with pytest.raises(RefusedFitError, match="two different"):
+        fit_runs(one_load, models=[LayeredModel()])
+
+
+def test_a_constant_factor_cannot_be_predicted():
+    observations = [one for one in run_of_known_truth(1) if one.role == "calibration"]
+    fitted = fit_runs(observations, models=[LayeredModel()])
+    with pytest.raises(RefusedFitError, match=r"value_bytes.*measure a second level"):
+        fitted.predict(settings(8, 3, value_bytes=4096))
+
+
+def test_trials_that_contradict_each_other_are_refused():
+    random = np.random.default_rng(0)
+    first = measured(settings(8, 1), random, 0.0)
+    second = dataclasses.replace(first, throughput_per_s=4 * first.throughput_per_s)
+    found = _without_contradictions([first, second])
+    assert all("contradict" in one.refused for one in found)
+    with pytest.raises(LabError, match="contradict"):
+        usable(found)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"clients": "many"}, "clients.*'many'.*number from 1"),
+        ({"srvers": "3"}, "did you mean server"),
+        ({"clients": "0"}, "not a value"),
+        ({"replicas": "5"}, "only 3 servers"),
+        ({"connections": "4"}, "the measured system has none"),
+    ],
+)
+def test_a_wrong_change_is_one_line(change: dict[str, str], words: str):
+    with pytest.raises(LabError, match=words):
+        changed_settings(settings(8, 3), change)
+
+
+def test_changes_are_read_as_users_write_them():
+    base = base_settings([one for one in run_of_known_truth(1) if one.role == "calibration"])
+    found = changed_settings(
+        base, {"clients": "500", "backends": "7", "replicas": "half", "ratio": "1:4", "value": "4k"}
+    )
+    assert (found.clients, found.servers, found.replicas, found.writes_share, found.value_bytes) == (
+        500,
+        7,
+        4,
+        0.2,
+        4096,
+    )
+    assert changed_settings(base, {"think": "exp:2ms", "rate": "20k"}).rate_per_s == 20_000
+
+
+def test_a_folder_that_is_no_run_is_one_line(tmp_path: Path):
+    with pytest.raises(LabError):
+        observe([tmp_path])

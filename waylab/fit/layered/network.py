@@ -1,0 +1,308 @@
+"""Solves many cycles of clients, queues, shared cores and slots at once, by mean-value analysis.
+
+Every centre is a number of equal queues. Work done together with waiting work is cheaper: the time of a visit falls
+from `alone_s` towards `batched_s` with the number that is waiting. Centres on one host share its cores as processor
+sharing. Replicas work at the same time: the response contains the slowest, the load all.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln
+
+Array = NDArray[np.float64]
+
+_GUESSES = 14
+_CLOSE = 1e-6
+_ROUNDS = 40
+_SEARCHES = 45
+_PRESENT_MAX = 1e5
+# Beyond so many threads the number that runs is as good as its mean.
+_THREADS_COUNTED = 64
+
+
+@dataclass(frozen=True)
+class Centre:
+    """A number of equal queues that requests visit."""
+
+    name: str
+    queues: int
+    # Visits of a request over all queues, and the share of their times that the response contains.
+    visits: float
+    fan: float
+    batched_s: float
+    alone_s: float
+    # Host whose cores it uses; "" for work that needs no CPU.
+    host: str = ""
+    # Held by a slot of the pool.
+    inside: bool = False
+
+
+@dataclass(frozen=True)
+class CycleNetwork:
+    """Centres, cores by host, time outside of all centres; slots of the pool and arrivals: 0 for none."""
+
+    centres: tuple[Centre, ...]
+    cores: tuple[tuple[str, float], ...]
+    delay_s: float
+    clients: int
+    think_s: float = 0.0
+    slots: int = 0
+    rate_per_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class CycleSolutions:
+    """Means, one row for each network; by centre: utilisation of its queues, requests present, CPU seconds."""
+
+    throughput_per_s: Array
+    response_s: Array
+    utilisation: Array
+    present: Array
+    cpu_s: Array
+    waiting: Array
+    # Utilisation of the cores, by host; false where an open network has no steady state.
+    host_use: Array
+    steady: NDArray[np.bool_]
+
+
+class _Batch:
+    """The networks as arrays; all have the same centres and hosts."""
+
+    def __init__(self, networks: Sequence[CycleNetwork]) -> None:
+        first = networks[0]
+        self.count, self.size = len(networks), len(first.centres)
+
+        def of(name: str) -> Array:
+            return np.array([[float(getattr(one, name)) for one in net.centres] for net in networks])
+
+        self.queues, self.visits, self.fan = of("queues"), of("visits"), of("fan")
+        self.batched, self.alone = of("batched_s"), of("alone_s")
+        self.inside = np.array([one.inside for one in first.centres])
+        self.hosts = [host for host, _ in first.cores if any(one.host == host for one in first.centres)]
+        self.host_of = np.array(
+            [self.hosts.index(one.host) if one.host in self.hosts else -1 for one in first.centres]
+        )
+        self.cores = np.array([[dict(net.cores)[host] for host in self.hosts] for net in networks]).reshape(
+            self.count, len(self.hosts)
+        )
+        self.delay = np.array([net.delay_s for net in networks])
+        self.think = np.array([net.think_s for net in networks])
+        self.clients = np.array([net.clients for net in networks])
+        slots = np.array([net.slots for net in networks])
+        self.slots = np.where((slots > 0) & (slots < self.clients), slots, 0)
+        self.rates = np.array([net.rate_per_s for net in networks])
+
+    def slower(self, stretch: Array) -> Array:
+        """Stretch of each centre from that of each host."""
+        found = np.ones((self.count, self.size))
+        for place, host in enumerate(self.host_of):
+            if host >= 0:
+                found[:, place] = stretch[:, host]
+        return found
+
+    def on_host(self, values: Array) -> Array:
+        """Sums of values of centres, by host."""
+        return np.stack(
+            [values[:, self.host_of == host].sum(axis=1) for host in range(len(self.hosts))], axis=1
+        )
+
+
+@dataclass(frozen=True)
+class _Means:
+    rate: Array
+    response_s: Array
+    present: Array
+    times: Array
+    waiting: Array
+
+
+def solve_cycles(networks: Sequence[CycleNetwork]) -> CycleSolutions:
+    """Solve networks of the same centres, all closed or all open."""
+    batch = _Batch(networks)
+    is_open = bool(batch.rates[0] > 0)
+    means = (lambda slower: _open(batch, slower)) if is_open else (lambda slower: _closed(batch, slower))
+    found, stretch = _stretched(batch, means, is_open)
+    slower = batch.slower(stretch)
+    busy = np.minimum(found.rate[:, None] * batch.visits * found.times, batch.queues)
+    cpu_s = batch.visits * found.times / slower
+    steady = np.ones(batch.count, dtype=bool)
+    if len(batch.hosts):
+        host_use = found.rate[:, None] * batch.on_host(cpu_s) / batch.cores
+        if is_open:
+            steady &= (host_use < 1).all(axis=1)
+        host_use = np.minimum(host_use, 1.0)
+    else:
+        host_use = np.zeros((batch.count, 0))
+    if is_open:
+        steady &= (found.present < _PRESENT_MAX).all(axis=1)
+    return CycleSolutions(
+        found.rate,
+        found.response_s,
+        busy / batch.queues,
+        found.present,
+        cpu_s,
+        found.waiting,
+        host_use,
+        steady,
+    )
+
+
+def hosts_of(network: CycleNetwork) -> list[str]:
+    """The hosts in the order of `host_use`."""
+    return _Batch([network]).hosts
+
+
+def _stretched(batch: _Batch, means: Callable[[Array], _Means], is_open: bool) -> tuple[_Means, Array]:
+    """Find how much longer CPU work takes because the threads of a host share its cores."""
+    hosts = len(batch.hosts)
+    ones = np.ones((batch.count, hosts))
+    if not hosts:
+        return means(batch.slower(ones)), ones
+    threads = batch.on_host(batch.queues)
+    if not is_open:
+        legs = np.maximum(1.0, batch.visits.max(axis=1))
+        threads = np.minimum(threads, np.maximum(1.0, np.ceil(batch.clients * legs))[:, None])
+
+    def wanted(stretch: Array) -> Array:
+        found = means(batch.slower(stretch))
+        busy = np.minimum(found.rate[:, None] * batch.visits * found.times, batch.queues)
+        return _crowding(threads, batch.on_host(busy), batch.cores)
+
+    most = np.maximum(1.0, threads / batch.cores)
+    if (most <= 1).all():
+        return means(batch.slower(ones)), ones
+    if hosts == 1:
+        stretch = np.exp(_root(lambda logs: np.log(wanted(np.exp(logs))) - logs, np.log(most)))
+    else:
+        stretch = ones
+        for _ in range(_ROUNDS):
+            stretch = np.clip(np.sqrt(stretch * wanted(stretch)), 1.0, most)
+    return means(batch.slower(stretch)), stretch
+
+
+def _root(gap: Callable[[Array], Array], high: Array) -> Array:
+    """Where a falling function is zero between 0 and `high`, by false position (Illinois)."""
+    low, above, below = np.zeros_like(high), gap(np.zeros_like(high)), gap(high)
+    side = np.zeros_like(high)
+    # No crowding: the function is not positive anywhere.
+    none = above <= 0
+    for _ in range(_GUESSES):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            place = low + (high - low) * np.clip(np.nan_to_num(above / (above - below), nan=0.5), 0.0, 1.0)
+        here = gap(place)
+        up = here > 0
+        low, high = np.where(up, place, low), np.where(up, high, place)
+        below = np.where(up, np.where(side > 0, below / 2, below), here)
+        above = np.where(up, here, np.where(side < 0, above / 2, above))
+        side = np.where(up, 1.0, -1.0)
+        if np.abs(here[~none]).max(initial=0.0) < _CLOSE:
+            break
+    return np.asarray(np.where(none, 0.0, place))
+
+
+def _crowding(threads: Array, busy: Array, cores: Array) -> Array:
+    """How much longer a thread runs beside the others that are busy: E max(1, k / cores), itself among the k."""
+    share = np.clip(busy / np.maximum(threads, 1), 1e-12, 1 - 1e-12)
+    others = threads - 1
+    plain = np.maximum(1.0, (1 + others * share) / cores)
+    if threads.max() > _THREADS_COUNTED:
+        return plain
+    counts = np.arange(int(others.max()) + 1)
+    rest = others[..., None] - counts
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs = (
+            gammaln(others[..., None] + 1)
+            - gammaln(counts + 1)
+            - gammaln(np.maximum(rest, 0) + 1)
+            + counts * np.log(share)[..., None]
+            + rest * np.log1p(-share)[..., None]
+        )
+    weights = np.where(rest >= 0, np.exp(logs), 0.0)
+    return np.asarray((weights * np.maximum(1.0, (1 + counts) / cores[..., None])).sum(axis=-1))
+
+
+def _rates(
+    batch: _Batch, mask: NDArray[np.bool_], limits: NDArray[np.int_], outside: Array, slower: Array
+) -> tuple[Array, Array, Array]:
+    """Throughput with 1..N requests at these centres and outside; present and time of a visit with N (`limits`)."""
+    queues, visits, fan = batch.queues[:, mask], batch.visits[:, mask], batch.fan[:, mask]
+    batched, extra = (
+        batch.batched[:, mask] * slower[:, mask],
+        (batch.alone - batch.batched)[:, mask] * slower[:, mask],
+    )
+    present = np.zeros_like(queues)
+    kept, times = present.copy(), present.copy()
+    most = int(limits.max())
+    rates = np.zeros((batch.count, most))
+    for number in range(1, most + 1):
+        waiting = present / queues
+        time_s = batched + extra / (1 + waiting)
+        residence = time_s * (1 + waiting)
+        rate = number / np.maximum(outside + (visits * fan * residence).sum(axis=1), 1e-12)
+        # Replicas at work at the same time can be busier than the cycle says: no queue serves more than it can.
+        work = visits * time_s
+        if work.size:
+            rate = np.minimum(rate, (queues / np.maximum(work, 1e-15)).min(axis=1))
+        present = rate[:, None] * visits * residence
+        rates[:, number - 1] = rate
+        now = (limits == number)[:, None]
+        if now.any():
+            kept, times = np.where(now, present, kept), np.where(now, time_s, times)
+    return rates, kept, times
+
+
+def _closed(batch: _Batch, slower: Array) -> _Means:
+    everywhere = np.ones(batch.size, dtype=bool)
+    rows = np.arange(batch.count)
+    if not batch.slots.any():
+        rates, present, times = _rates(batch, everywhere, batch.clients, batch.think + batch.delay, slower)
+        rate = rates[rows, batch.clients - 1]
+        return _Means(rate, batch.clients / rate - batch.think, present, times, np.zeros(batch.count))
+    slots = np.where(batch.slots > 0, batch.slots, batch.clients)
+    held, inner, inner_s = _rates(batch, batch.inside, slots, np.zeros(batch.count), slower)
+    offered, outer, outer_s = _rates(batch, ~batch.inside, batch.clients, batch.think + batch.delay, slower)
+    # Two stations whose rates depend on the number present: everything outside, and the slots.
+    most = int(batch.clients.max())
+    numbers = np.arange(1, most + 1)
+    fits = numbers[None, :] <= batch.clients[:, None]
+    left = np.clip(batch.clients[:, None] - numbers[None, :], 0, most - 1)
+    used = np.minimum(numbers[None, :], slots[:, None]) - 1
+    arriving = np.take_along_axis(offered, left, axis=1)
+    serving = np.take_along_axis(held, used, axis=1)
+    steps = np.where(fits, np.log(np.maximum(arriving, 1e-300)) - np.log(np.maximum(serving, 1e-300)), 0.0)
+    logs = np.cumsum(steps, axis=1)
+    largest = np.maximum(logs.max(axis=1), 0.0)
+    weights = np.where(fits, np.exp(logs - largest[:, None]), 0.0)
+    whole = weights.sum(axis=1) + np.exp(-largest)
+    rate = (weights * serving).sum(axis=1) / whole
+    waiting = (weights * np.maximum(numbers[None, :] - slots[:, None], 0)).sum(axis=1) / whole
+    present, times = np.zeros((batch.count, batch.size)), np.zeros((batch.count, batch.size))
+    present[:, batch.inside], times[:, batch.inside] = inner, inner_s
+    present[:, ~batch.inside], times[:, ~batch.inside] = outer, outer_s
+    return _Means(rate, batch.clients / rate - batch.think, present, times, waiting)
+
+
+def _open(batch: _Batch, slower: Array) -> _Means:
+    """Each centre alone with its own arrivals; the number present by bisection, because batches make work cheaper."""
+    rate = batch.rates[:, None]
+    low = np.full((batch.count, batch.size), np.log(1e-9))
+    high = np.full((batch.count, batch.size), np.log(_PRESENT_MAX))
+
+    def visit_s(present: Array) -> Array:
+        return (batch.batched + (batch.alone - batch.batched) / (1 + present / batch.queues)) * slower
+
+    for _ in range(_SEARCHES):
+        middle = (low + high) / 2
+        load = rate * batch.visits * visit_s(np.exp(middle)) / batch.queues
+        with np.errstate(divide="ignore"):
+            need = np.where(load < 1, np.log(batch.queues * load / np.maximum(1 - load, 1e-300)), np.inf)
+        more = need > middle
+        low, high = np.where(more, middle, low), np.where(more, high, middle)
+    present = np.exp(high)
+    times = visit_s(present)
+    residence = times * (1 + present / batch.queues)
+    response = batch.delay + (batch.visits * batch.fan * residence).sum(axis=1)
+    return _Means(batch.rates, response, present, times, np.zeros(batch.count))

@@ -1,0 +1,229 @@
+"""The tool's own choice: a blend of models by their errors inside the calibration set, with calibrated intervals."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from waylab.fit.interface import (
+    Domain,
+    Estimate,
+    ModelPrediction,
+    RefusedFitError,
+    RunModel,
+    domain_of_runs,
+    unidentifiable,
+)
+from waylab.fit.layered import FittedLayered, LayeredModel
+from waylab.fit.layered.model import NAME as LAYERED
+from waylab.fit.observations import ModelSettings, TrialObservation, pooled
+from waylab.fit.tabled import CHAIN, tabled_models
+from waylab.predict.runs.inner import Fits, InnerPair, fit_all, inner_pairs
+
+CHOSEN = "chosen"
+LEVEL = 0.9
+_GAUSSIAN_PROCESS = "gaussian-process"
+# Quantile of |error| / standard deviation of a normal error, and how many held-out errors it is worth.
+_QUANTILE_BEFORE, _WEIGHT_BEFORE = 1.645, 5.0
+_ERROR_BEFORE = 0.1
+_BEYOND = 1.5
+_STEEPNESS = 2.0
+_NEGLIGIBLE = 0.05
+
+Progressing = Callable[[int, int], None]
+
+
+def _silent(done: int, total: int) -> None:
+    """Report nothing."""
+
+
+@dataclass(frozen=True)
+class FittedChosen:
+    """All fitted models, the weights of the blend and the widths of intervals."""
+
+    fits: Fits
+    pairs: Sequence[InnerPair] = field(repr=False)
+    domain: Domain = field(repr=False)
+    observations: Sequence[TrialObservation] = field(repr=False)
+    among: tuple[ModelSettings, ...] = field(default=(), repr=False)
+    name: str = CHOSEN
+
+    @property
+    def layered(self) -> FittedLayered | None:
+        """The layered model, if it could be fitted."""
+        found = self.fits.fitted.get(LAYERED)
+        return found if isinstance(found, FittedLayered) else None
+
+    @property
+    def parameters(self) -> Mapping[str, float]:
+        """Parameters of the model with the largest weight."""
+        return self.fits.fitted[self._heaviest].parameters
+
+    @property
+    def log_spreads(self) -> Mapping[str, float]:
+        """Standard deviations of the logarithms of these parameters."""
+        return self.fits.fitted[self._heaviest].log_spreads
+
+    @property
+    def unidentified(self) -> Sequence[str]:
+        """What the trials could not identify."""
+        return self.fits.fitted[self._heaviest].unidentified
+
+    @property
+    def _heaviest(self) -> str:
+        weights = self.weights(interpolates=True)
+        return max(weights, key=lambda name: weights[name])
+
+    def weights(self, *, interpolates: bool) -> dict[str, float]:
+        """Weights of the models. A Gaussian process knows no bottleneck, so that it takes no part beyond the trials."""
+        names = [LAYERED, CHAIN, *([_GAUSSIAN_PROCESS] if interpolates else [])]
+        usable = [name for name in names if name in self.fits.fitted]
+        shares = {}
+        for name in usable:
+            errors = [abs(one.errors(name)["throughput"]) for one in self.pairs if name in one.predicted]
+            # A model that refused some of the configurations was judged on easier ones.
+            if errors and len(errors) >= 0.5 * len(self.pairs):
+                shares[name] = max(sum(errors) / len(errors), 1e-3) ** -_STEEPNESS
+        if not shares:
+            return {usable[0]: 1.0} if usable else {next(iter(self.fits.fitted)): 1.0}
+        total = sum(shares.values())
+        kept = {name: share / total for name, share in shares.items() if share > _NEGLIGIBLE * total}
+        return {name: share / sum(kept.values()) for name, share in kept.items()}
+
+    def predict(self, settings: ModelSettings) -> ModelPrediction:
+        """The blend of all that can predict the settings.
+
+        Raises:
+            RefusedFitError: when none of them can.
+        """
+        found, reasons = self.predict_all(settings)
+        if CHOSEN not in found:
+            raise RefusedFitError(reasons[CHOSEN])
+        return found[CHOSEN]
+
+    def predict_all(self, settings: ModelSettings) -> tuple[dict[str, ModelPrediction], dict[str, str]]:
+        """Every model with its interval, the blend first; and the reasons of those that refuse."""
+        reason = unidentifiable(self.domain, settings)
+        if reason:
+            return {}, dict.fromkeys((CHOSEN, *self.fits.fitted), reason)
+        found, reasons = self.fits.predict(settings)
+        chosen = self._blend(found, settings)
+        if chosen is None:
+            reasons[CHOSEN] = reasons.get(LAYERED) or "; ".join(sorted(set(reasons.values())))
+        else:
+            found = {CHOSEN: chosen, **found}
+        return {name: self._with_intervals(name, one) for name, one in found.items()}, reasons
+
+    def _blend(self, found: Mapping[str, ModelPrediction], settings: ModelSettings) -> ModelPrediction | None:
+        weights = self.weights(interpolates=not self.domain.beyond(settings))
+        used = {name: weight for name, weight in weights.items() if name in found}
+        if not used:
+            return None
+        total = sum(used.values())
+
+        def mean(values: Mapping[str, float]) -> float:
+            return math.exp(sum(weight * math.log(values[name]) for name, weight in used.items()) / total)
+
+        # The layered model alone knows percentiles, operations and utilisation.
+        head = found.get(LAYERED) or found[max(used, key=lambda name: used[name])]
+        response_s = mean({name: one.response_s.value for name, one in found.items()})
+        ratio = response_s / head.response_s.value
+        return replace(
+            head,
+            model=CHOSEN,
+            throughput_per_s=Estimate(
+                mean({name: one.throughput_per_s.value for name, one in found.items()})
+            ),
+            response_s=Estimate(response_s),
+            responses_s={name: ratio * value for name, value in head.responses_s.items()},
+            percentiles_s={
+                operation: {share: ratio * value for share, value in values.items()}
+                for operation, values in head.percentiles_s.items()
+            },
+            extrapolates=self.domain.beyond(settings),
+        )
+
+    def _with_intervals(self, name: str, one: ModelPrediction) -> ModelPrediction:
+        halves = self.half_widths(name, one)
+
+        def around(value: float, half: float) -> Estimate:
+            return Estimate(value, value * math.exp(-half), value * math.exp(half))
+
+        return replace(
+            one,
+            throughput_per_s=around(one.throughput_per_s.value, halves["throughput"]),
+            response_s=around(one.response_s.value, halves["response"]),
+        )
+
+    def half_widths(self, name: str, one: ModelPrediction) -> dict[str, float]:
+        """Half the widths of the 90 % intervals of ln X and ln R: conformal, from errors inside the calibration set."""
+        found = {}
+        for place, quantity in enumerate(("throughput", "response")):
+            scores, spread = [], None
+            if one.uncertainty is not None:
+                spread = one.uncertainty[place]
+            for pair in self.pairs:
+                predicted = self._inner(name, pair)
+                if predicted is None:
+                    continue
+                error = abs(math.log(_value(predicted, quantity) / _measured(pair.measured, quantity)))
+                if spread is None:
+                    scores.append(error)
+                elif predicted.uncertainty is not None:
+                    scores.append(error / predicted.uncertainty[place])
+            if spread is not None:
+                found[quantity] = spread * _quantile(scores, _QUANTILE_BEFORE)
+            else:
+                beyond = _BEYOND if one.extrapolates else 1.0
+                found[quantity] = beyond * _quantile(scores, _ERROR_BEFORE)
+        return found
+
+    def _inner(self, name: str, pair: InnerPair) -> ModelPrediction | None:
+        if name == CHOSEN:
+            return self._blend(pair.predicted, pair.measured.settings)
+        return pair.predicted.get(name)
+
+
+def _value(one: ModelPrediction, quantity: str) -> float:
+    return one.throughput_per_s.value if quantity == "throughput" else one.response_s.value
+
+
+def _measured(one: TrialObservation, quantity: str) -> float:
+    return one.throughput_per_s if quantity == "throughput" else one.response_s
+
+
+def _quantile(scores: Sequence[float], before: float) -> float:
+    """The conformal quantile, drawn towards what is expected if there are few scores."""
+    sizes = np.sort(np.asarray(scores, dtype=float))
+    if not sizes.size:
+        return before
+    place = min(sizes.size, math.ceil(LEVEL * (sizes.size + 1))) - 1
+    weight = sizes.size / (sizes.size + _WEIGHT_BEFORE)
+    return math.exp(weight * math.log(max(float(sizes[place]), 1e-3)) + (1 - weight) * math.log(before))
+
+
+def fit_runs(
+    observations: Sequence[TrialObservation],
+    among: Sequence[ModelSettings] = (),
+    report: Progressing = _silent,
+    models: Sequence[RunModel] | None = None,
+) -> FittedChosen:
+    """Fit all models to usable trials, and judge them inside the calibration set.
+
+    Raises:
+        RefusedFitError: when there are fewer than three configurations, all with one load, or no model can be fitted.
+    """
+    settings = {one.settings for one in observations}
+    if len(settings) < 3:
+        raise RefusedFitError(
+            f"{len(settings)} configuration{'s are' if len(settings) != 1 else ' is'} too few to fit a model; "
+            "measure at least three, with different numbers of clients"
+        )
+    models = models if models is not None else [LayeredModel(), *tabled_models(among)]
+    fits = fit_all(models, observations)
+    if LAYERED not in fits.fitted and CHAIN not in fits.fitted:
+        raise RefusedFitError(next(iter(fits.reasons.values())))
+    start = fits.fitted.get(LAYERED)
+    pairs = inner_pairs(models, observations, start if isinstance(start, FittedLayered) else None, report)
+    return FittedChosen(fits, pairs, domain_of_runs(observations), pooled(observations), tuple(among))
