@@ -114,7 +114,7 @@ MODEL_LAYERS = (
 # In `analysis/across`, from the bottom up: the files, then these folders.
 ACROSS_FOLDERS = ("contrasts", "answer")
 # A folder with more files than this is divided into several.
-FILES_OF_ANALYSIS_MAX = 15
+FILES_OF_ANALYSIS_MAX = 18
 
 # In the proxy, from the bottom up: a file may import the lines above it, and its own line.
 # The longest prefix of a file's name decides its layer.
