@@ -13,7 +13,7 @@ from waylab.fit.table.effects import Effects
 from waylab.fit.table.interface import RefusedFitError
 from waylab.fit.table.observations import cells_of, read_observations
 from waylab.predict.table.intervals import half_width
-from waylab.predict.table.splits import hold_outs, inner_hold_outs
+from waylab.predict.table.splits import anchor_cells, hold_outs, inner_hold_outs
 
 FIELD = Path(__file__).parents[3] / "shared/data/field/aggregates.csv"
 THREE = ("measured_per_s", "predicted_per_s", "interval_per_s")
@@ -283,3 +283,35 @@ def test_the_chain_beats_the_queueing_models_on_field_data():
     assert len(errors) == 28
     assert np.median(errors) < 0.04
     assert np.quantile(errors, 0.9) < 0.1
+
+
+def test_the_spread_of_a_layered_model_grows_away_from_its_measurements(tmp_path):
+    rows = tables.trials((8, 32), (4, 32, 128), repetitions=1)
+    rows += tables.trials((8, 32), (4, 32, 128), repetitions=1, servers=2, seed=2)
+    cells = cells_from(tmp_path, rows)
+    one_server = [one for one in cells if one.settings.servers == 1]
+    anchor = next(
+        one
+        for one in cells
+        if (one.settings.servers, one.settings.workers, one.settings.clients) == (2, 32, 128)
+    )
+    far = next(
+        one
+        for one in cells
+        if (one.settings.servers, one.settings.workers, one.settings.clients) == (2, 8, 4)
+    )
+    layered = ChainModel(effects=Effects(tuple(one.settings for one in cells)))
+    blind, anchored = layered.fit(one_server), layered.fit([*one_server, anchor])
+    spreads = [fitted.predict(one.settings).spread for fitted in (blind, anchored) for one in (anchor, far)]
+    assert spreads[2] < 0.5 * spreads[0]
+    assert spreads[2] < 0.5 * spreads[3]
+    # A single chain has no account of its own: its intervals come from held-out errors.
+    assert ChainModel().fit(one_server).predict(far.settings).spread is None
+
+
+def test_without_a_middleware_the_second_anchor_has_the_fewest_clients(tmp_path):
+    rows = tables.trials((8,), (4, 16, 32, 64, 128), repetitions=1)
+    for row in rows:
+        row["workers_per_middleware"] = row["middlewares"] = ""
+    cells = cells_from(tmp_path, rows)
+    assert [one.settings.clients for one in anchor_cells(tuple(cells), 3)] == [128, 4, 32]

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from waylab.fit.table.curves import RateCurve
 from waylab.fit.table.cycle import CycleMeans, cycle_means, cycle_shares, cycle_slopes
-from waylab.fit.table.effects import Effects
+from waylab.fit.table.discrepancy import CYCLE_MAX, discrepancy
+from waylab.fit.table.effects import Effects, deployment_of
 from waylab.fit.table.interface import CellPrediction, RefusedFitError
 from waylab.fit.table.observations import CellSettings, ObservedCell
 
@@ -95,6 +96,10 @@ class _Layout:
             self.slopes[self.z.start + 1 : self.z.stop] = True
 
 
+def _slots(settings: CellSettings) -> int:
+    return settings.slots or settings.clients
+
+
 @dataclass(frozen=True)
 class ChainModel:
     """The chain with a prior; `effects` describes how deployments differ, none for a single deployment."""
@@ -124,23 +129,29 @@ class FittedChain:
     def __init__(self, model: ChainModel, cells: Sequence[ObservedCell]) -> None:
         self._prior = model.prior
         self._effects = model.effects.of(cells)
-        pooled = cells[0].settings.slots > 0
+        # Without a middleware, one chain has a single curve. Deployments also differ in the clients' machines, and so
+        # need the clients apart from the servers: as behind a pool as large as the clients.
+        self._has_pool = cells[0].settings.slots > 0
+        pooled = self._has_pool or bool(model.effects.among)
         # Room for predictions at four times the calibrated clients; beyond, the last slope holds.
         knots = len(RateCurve(4.0 * max(one.settings.clients for one in cells)).knots)
         self._layout = _Layout(pooled, knots, self._effects.size)
-        self._log_slots = math.log(np.mean([max(one.settings.slots, 1) for one in cells]))
+        self._log_slots = math.log(np.mean([_slots(one.settings) for one in cells]))
         spreads = [one.throughput_spread for one in cells if one.throughput_spread is not None]
         repetitions = float(np.mean([one.repetitions for one in cells]))
         run_noise = float(np.median(spreads)) / math.sqrt(repetitions) if spreads else 0.0
         self._noise = math.hypot(_NOISE_MIN, run_noise) if run_noise > _NOISE_MIN else _NOISE_MIN
         self._cells = cells
+        self._deployments: dict[str, list[CellSettings]] = {}
+        for one in cells if model.effects.among else ():
+            self._deployments.setdefault(deployment_of(one.settings), []).append(one.settings)
         ratios = [
             one.mean.throughput_clients_per_s * one.mean.response_clients_s / one.settings.clients
             for one in cells
             if one.mean.throughput_clients_per_s and one.mean.response_clients_s
         ]
         self._law = float(np.median(ratios)) if ratios else 1.0
-        self._values = self._search()
+        self._values, self._covariance = self._search()
 
     @property
     def parameters(self) -> Mapping[str, float]:
@@ -174,12 +185,20 @@ class FittedChain:
         Raises:
             RefusedFitError: when only one of calibration and settings has a middleware.
         """
-        if (settings.slots > 0) != self._layout.pooled:
+        if (settings.slots > 0) != self._has_pool:
             raise RefusedFitError("cells with and without a middleware were not calibrated together")
-        means, _ = self._solve(self._values, settings, False)
+        means, (by_x, by_inside, _) = self._solve(self._values, settings, True)
+        spread = spread_inside = None
+        if self._deployments:
+            unlike = discrepancy(settings, self._deployments.get(deployment_of(settings), ()))
+            spread = math.hypot(self._spread(by_x), unlike)
+            cycle = settings.clients / means.throughput_per_s / means.inside_s
+            spread_inside = math.hypot(self._spread(by_inside), unlike * min(cycle, CYCLE_MAX))
         response_s = self._law * settings.clients / means.throughput_per_s
-        if not self._layout.pooled:
-            return CellPrediction(means.throughput_per_s, response_s, bottleneck="server or network")
+        if not self._has_pool:
+            return CellPrediction(
+                means.throughput_per_s, response_s, bottleneck="server or network", spread=spread
+            )
         slots = settings.slots
         if means.busy > 0.9 * slots:
             bottleneck = "workers"
@@ -188,8 +207,17 @@ class FittedChain:
         else:
             bottleneck = "clients or network"
         return CellPrediction(
-            means.throughput_per_s, response_s, means.inside_s, means.holding_s, bottleneck=bottleneck
+            means.throughput_per_s,
+            response_s,
+            means.inside_s,
+            means.holding_s,
+            bottleneck=bottleneck,
+            spread=spread,
+            spread_inside=spread_inside,
         )
+
+    def _spread(self, slopes: Array) -> float:
+        return math.sqrt(max(float(slopes @ self._covariance @ slopes), 0.0) + self._noise**2)
 
     def _solve(
         self, values: Array, settings: CellSettings, slopes: bool
@@ -206,10 +234,10 @@ class FittedChain:
             found = CycleMeans(settings.clients / time_s, time_s, time_s, float(settings.clients), 0.0)
             by = w_by[0] * chain_rule
             return found, (-by, by, by)
-        parts = _parts(settings.clients, settings.slots, layout.knots)
+        parts = _parts(settings.clients, _slots(settings), layout.knots)
         log_w, w_by = self._curve(linear, layout.w, 0, parts.busy, parts.holding, row)
         log_z, z_by = self._curve(linear, layout.z, 2, parts.outside, parts.leaving, row)
-        log_pool = math.log(settings.slots) - self._log_slots
+        log_pool = math.log(settings.slots) - self._log_slots if self._has_pool else 0.0
         log_w = log_w + linear[layout.queue] * parts.queued + linear[layout.pool] * log_pool
         log_departures = np.log(parts.busy) - log_w
         probabilities = cycle_shares(np.log(parts.outside) - log_z, log_departures)
@@ -314,7 +342,7 @@ class FittedChain:
                 add([(place, 1.0)], float(mean), float(spread))
         return np.array(rows), np.array(sides)
 
-    def _search(self) -> Array:
+    def _search(self) -> tuple[Array, Array]:
         rows, sides = self._priors()
         values, damping = self._start(), 1e-2
 
@@ -345,4 +373,7 @@ class FittedChain:
             damping = max(damping / 5, 1e-6)
             if done:
                 break
-        return values
+        # Laplace's approximation: the inverse of the curvature at the best values.
+        weighted = slopes * (1 + errors**2 / _OUTLIER)[:, None] ** -0.5
+        curvature = weighted.T @ slopes + rows.T @ rows
+        return values, np.asarray(np.linalg.pinv(curvature, hermitian=True), dtype=np.float64)

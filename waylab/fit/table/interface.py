@@ -26,6 +26,9 @@ class CellPrediction:
     holding_s: float | None = None
     p95_s: float | None = None
     bottleneck: str = ""
+    # Standard deviations of ln X and of ln of the time inside, by the model's own account; None: it has none.
+    spread: float | None = None
+    spread_inside: float | None = None
 
     def response_in(self, view: str) -> float | None:
         """The mean response time as the clients or the middlewares see it."""

@@ -78,5 +78,12 @@ def blend(parts: Mapping[str, CellPrediction], weights: Mapping[str, float]) -> 
     rate, response_s = mean("throughput_per_s"), mean("response_s")
     assert rate is not None and response_s is not None
     return CellPrediction(
-        rate, response_s, mean("inside_s"), mean("holding_s"), mean("p95_s"), parts[heaviest].bottleneck
+        rate,
+        response_s,
+        mean("inside_s"),
+        mean("holding_s"),
+        mean("p95_s"),
+        parts[heaviest].bottleneck,
+        mean("spread"),
+        mean("spread_inside"),
     )

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 
 LEVEL = 0.9
+# Half of the interval of a normal variate, in standard deviations.
+NORMAL = 1.645
 # With few errors, the quantile is pulled towards this one: the error of a chain at interpolated pool sizes in
 # published studies is 8 to 10 % at the 90th percentile.
 _QUANTILE_BEFORE = 0.1
@@ -26,7 +28,7 @@ def half_width(errors: Sequence[float], run_spread: float, stretch: float = 1.0)
         found = math.exp(
             weight * math.log(max(float(sizes[place]), 1e-4)) + (1 - weight) * math.log(_QUANTILE_BEFORE)
         )
-    return max(stretch * found, 1.645 * run_spread)
+    return max(stretch * found, NORMAL * run_spread)
 
 
 def around(value: float, half: float) -> tuple[float, float]:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from waylab.errors import LabError
+from waylab.fit.table.discrepancy import CYCLE_MAX
 from waylab.fit.table.interface import (
     CellPrediction,
     FittedTableModel,
@@ -16,12 +17,11 @@ from waylab.fit.table.observations import CellSettings, Observation, ObservedCel
 from waylab.fit.table.percentile import fit_percentile_ratio
 from waylab.models import ModelError
 from waylab.predict.table.candidates import CHOSEN, blend, candidates, may_be_chosen, weights_of
-from waylab.predict.table.intervals import around, half_width
-from waylab.predict.table.splits import HoldOut, hold_outs, inner_hold_outs
+from waylab.predict.table.intervals import NORMAL, around, half_width
+from waylab.predict.table.splits import ANCHORED, HoldOut, hold_outs, inner_hold_outs
 
 QUANTITIES = ("throughput", "response_mean", "response_middleware_mean", "response_p95")
 _INNER_MAX = 4
-_CYCLE_MAX = 4.0
 
 
 @dataclass(frozen=True)
@@ -245,7 +245,7 @@ def _judged(dataset: str, split: str, outer: HoldOut, judge_of: _Judge) -> list[
                     name,
                     outer.anchors,
                     cell.mean.view,
-                    _quantities(cell, found[name], inner[name]),
+                    _quantities(cell, found[name], inner[name], outer.part),
                     tuple(domain.beyond(cell.settings)),
                     weights if name == CHOSEN else None,
                     found[name].bottleneck,
@@ -254,8 +254,25 @@ def _judged(dataset: str, split: str, outer: HoldOut, judge_of: _Judge) -> list[
     return judged
 
 
+def _half_width(
+    name: str, found: CellPrediction, errors: Sequence[float], part: str, is_response: bool
+) -> float:
+    """Half the interval of ln of a quantity: from held-out errors, or from the model's own spread.
+
+    Calibration cells with fewer servers hardly hold a change of the number of servers, so that errors among them say
+    little about one. Where that is predicted, the model's spread counts.
+    """
+    half = half_width(errors, 0.0)
+    if part not in ANCHORED or found.spread is None:
+        return half
+    own = found.spread if name == "throughput" or is_response else found.spread_inside
+    if own is None:
+        return half
+    return max(half, NORMAL * own) if name == "response_p95" else NORMAL * own
+
+
 def _quantities(
-    cell: ObservedCell, found: CellPrediction, inner: Sequence[Mapping[str, float]]
+    cell: ObservedCell, found: CellPrediction, inner: Sequence[Mapping[str, float]], part: str
 ) -> dict[str, PredictedQuantity]:
     quantities = {}
     of_throughput = 0.0
@@ -266,12 +283,13 @@ def _quantities(
         if predicted is None:
             quantities[name] = PredictedQuantity(measured, None, None)
             continue
-        half = half_width([one[name] for one in inner if name in one], 0.0)
+        errors = [one[name] for one in inner if name in one]
+        half = _half_width(name, found, errors, part, predicted == found.response_s)
         if name == "throughput":
             of_throughput = half
         elif found.inside_s is not None and predicted != found.response_s:
             # Clients are inside or outside: if the time outside is known, an error of X appears in the time inside,
             # larger by the ratio of the whole cycle to the time inside.
-            half = max(half, of_throughput * min(found.response_s / found.inside_s, _CYCLE_MAX))
+            half = max(half, of_throughput * min(found.response_s / found.inside_s, CYCLE_MAX))
         quantities[name] = PredictedQuantity(measured, predicted, around(predicted, half))
     return quantities

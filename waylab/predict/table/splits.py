@@ -15,8 +15,9 @@ def anchored(count: int) -> str:
 
 
 TO_TWICE, TO_FOUR_TIMES = "to twice the clients", "to four times the clients"
+ANCHORED = frozenset(anchored(count) for count in ANCHORS)
 # Parts whose targets lie beyond the calibrated settings in a direction that a bottleneck limits.
-EXTRAPOLATING = frozenset({TO_TWICE, TO_FOUR_TIMES, "extrapolation", *(anchored(count) for count in ANCHORS)})
+EXTRAPOLATING = frozenset({TO_TWICE, TO_FOUR_TIMES, "extrapolation", *ANCHORED})
 _COUNTS_MIN = 4
 _POOLS_MIN = 3
 _REACH_MAX = 4
@@ -173,6 +174,9 @@ def anchor_cells(held: Cells, count: int) -> Cells:
         lambda one: (one.workers, -one.clients),
         lambda one: (-one.workers, one.clients),
     )
+    if len({one.settings.workers for one in held}) == 1:
+        # A second anchor at the same pool size and nearly the same load would add nothing.
+        corners = (corners[0], corners[2])
     found: list[ObservedCell] = []
     for place in range(count):
         if place < len(corners):
