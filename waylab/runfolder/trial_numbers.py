@@ -176,6 +176,9 @@ class LinkUse(Struct, frozen=True, kw_only=True):
     late_share: dict[str, float] = field(
         default_factory=dict
     )  # share of packets that a link's program delayed, by host
+    waited_share: dict[str, float] = field(
+        default_factory=dict
+    )  # share of time that a host waited for a CPU although its quota was not used up, by host
 
 
 class TrialNumbers(Struct, frozen=True, kw_only=True):

@@ -64,6 +64,9 @@ class HostCounters:
     throttled_s: float
     # Packets that the program of a link forwarded too late.
     late_packets: int
+    # CPU time of its programs, and the time for which they could run and did not, both summed over threads.
+    used_s: float = 0.0
+    waited_s: float = 0.0
 
 
 class Testbed:

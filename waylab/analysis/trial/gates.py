@@ -26,6 +26,10 @@ ACHIEVED_MIN = 0.99
 # was busy, and that the delay was longer than described.
 LATE_MAX = 0.05
 
+# The hosts of one machine wait for each other now and then, also if they fit into it. If other programs are the reason,
+# a tenth of that is too much: hosts have precedence, but a busy core is only given up after a moment.
+BESIDE_OTHERS = 0.1
+
 # NTP corrects the clock gradually, by at most 0.05 % of the time. After a larger step, the clock was set or the
 # machine slept.
 CLOCK_STEP_MAX_S = 0.5
@@ -68,7 +72,8 @@ def judge(
             limits.generator_cpu_max,
             "of one core for each thread of the load",
         ),
-        _foreign(numbers.cpu.foreign_share, limits.foreign_cpu_max),
+        _foreign(numbers.cpu.foreign_share, limits.foreign_cpu_max, numbers.links.waited_share),
+        _cpu_wait(numbers.links.waited_share, numbers.cpu.foreign_share, limits),
         _below("steal", numbers.cpu.steal_share, limits.steal_max, "of the machine is steal time"),
         _offered(load.totals, open_loop),
         _together(outcome.generators_overlap),
@@ -105,11 +110,31 @@ def _below(name: str, value: float | None, limit: float, what: str) -> Gate:
     return _gate(name, value < limit, f"{value:.3f} {what}, limit {limit:g}", value, limit)
 
 
-def _foreign(share: float | None, limit: float) -> Gate:
+def _foreign(share: float | None, limit: float, waited: dict[str, float]) -> Gate:
+    if share is not None and share >= 0 and waited:
+        text = f"does not apply at a time scale, see cpu_wait; {share:.3f} of the machine for other programs"
+        return _gate("foreign_cpu", None, text, share, limit)
     if share is not None and share < 0:
         text = f"{share:.3f} of the machine for other programs is impossible: the machine's CPU time is less than ours"
         return _gate("foreign_cpu", False, text, share, limit)
     return _below("foreign_cpu", share, limit, "of the machine for other programs")
+
+
+def _cpu_wait(waited: dict[str, float], foreign: float | None, limits: GateLimits) -> Gate:
+    limit = limits.cpu_wait_max
+    if not waited:
+        text = "does not apply: no host with a time scale has a share of the CPUs"
+        return _gate("cpu_wait", None, text, None, limit)
+    busy = foreign is not None and foreign >= limits.foreign_cpu_max
+    limit *= BESIDE_OTHERS if busy else 1.0
+    host = max(waited, key=lambda name: waited[name])
+    text = (
+        f"{host} waited for a CPU in {100 * waited[host]:.1f} % of the time although its quota was not used up, "
+        f"limit {100 * limit:g} %"
+    )
+    if busy and foreign is not None:
+        text += f" because other programs used {100 * foreign:.0f} % of the machine"
+    return _gate("cpu_wait", waited[host] <= limit, text, waited[host], limit)
 
 
 def _programs(artifacts: Artifacts) -> Gate:

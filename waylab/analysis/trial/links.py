@@ -27,7 +27,7 @@ def link_use(
         return LinkUse(dropped_packets=0)
     window_s = (window_ns[1] - window_ns[0]) * 1e-9
     series = _series(path, set(hosts_in_use(plan)))
-    utilisation, throttled, late, dropped = {}, {}, {}, 0
+    utilisation, throttled, late, waiting, dropped = {}, {}, {}, {}, 0
     for host, rows in series.items():
         link = testbed.links[host]
         ways = (("up", link.up_mbit, "sent_bytes"), ("down", link.down_mbit, "received_bytes"))
@@ -37,6 +37,12 @@ def link_use(
                 utilisation[f"{host} {way}"] = sent_bytes * 8e-6 / window_s / rate_mbit
         if link.cores:
             throttled[host] = increase_within(rows["throttled_s"], window_ns, directory) / window_s
+            # Older versions of the lab did not count it.
+            if "waited_s" in rows and testbed.time_scale > 1:
+                spent = [increase_within(rows[name], window_ns, directory) for name in ("used_s", "waited_s")]
+                waiting[host] = waited_share(
+                    link.cores, throttled[host], spent[0] / window_s, spent[1] / window_s
+                )
         if link.process:
             packets = [
                 increase_within(rows[f"{way}_packets"], window_ns, directory) for way in ("sent", "received")
@@ -45,8 +51,22 @@ def link_use(
         for column in ("sent_dropped", "received_dropped"):
             dropped += round(rows[column][-1][1] - rows[column][0][1])
     return LinkUse(
-        utilisation=utilisation, throttled_share=throttled, dropped_packets=dropped, late_share=late
+        utilisation=utilisation,
+        throttled_share=throttled,
+        dropped_packets=dropped,
+        late_share=late,
+        waited_share=waiting,
     )
+
+
+def waited_share(cores: float, throttled: float, used: float, waited: float) -> float:
+    """Return for which share of the time a host wanted CPU time that its quota allowed, and did not get it.
+
+    `used` and `waited` are sums over threads, in seconds for each second. A thread that the quota stops waits, too,
+    so this time is subtracted. Several threads that wait for one quota count several times, but a host that used its
+    whole quota lost nothing. The quota that is left is therefore an upper limit.
+    """
+    return max(0.0, min(waited - throttled, cores - used))
 
 
 def hosts_in_use(plan: PlannedTrial) -> list[str]:

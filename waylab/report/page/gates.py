@@ -27,6 +27,7 @@ _GATES = {
     "dropped_records": _Words("records dropped or lost", "count"),
     "clock": _Words("step of the wall clock against the monotonic clock", "seconds"),
     "links": _Words("deviation of a link from its settings", "deviation"),
+    "cpu_wait": _Words("time for which a host waited for a CPU that its quota allowed", "share"),
     "link_timing": _Words("packets that left an emulated link late, of all its packets", "share"),
     "link_error": _Words("deviation of a link from its settings", "deviation"),
     "errors": _Words("error replies", "count"),

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from waylab.testbed.netns.owner import Owner, owner_of
+from waylab.testbed.netns.threads import ThreadTimes
 from waylab.testbed.processes import TestbedError
 
 # A host that has used its quota is throttled until the period ends. A short period keeps each pause short.
@@ -72,6 +73,7 @@ class CpuGroups:
         self._hosts: dict[str, Path] = {}
         self._joined: Path | None = None
         self._before: Path | None = None
+        self._threads: dict[str, ThreadTimes] = {}
 
     def create(self, host: str, cores: float | None) -> Path:
         """Create the group of a host and return the file that adds a process to it; None means no limit of cores."""
@@ -99,6 +101,13 @@ class CpuGroups:
     def throttled_s(self) -> dict[str, float]:
         """Return the time for which each host was throttled."""
         return {host: _throttled_s(group / "cpu.stat") for host, group in self._hosts.items()}
+
+    def used_and_waited_s(self) -> dict[str, tuple[float, float]]:
+        """Return the CPU time of the programs of each host, and the time for which they waited for a CPU."""
+        return {
+            host: self._threads.setdefault(host, ThreadTimes()).read(_words(group / _PROCS))
+            for host, group in self._hosts.items()
+        }
 
     def remove(self) -> None:
         """Remove all groups."""

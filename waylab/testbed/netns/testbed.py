@@ -126,10 +126,20 @@ class NetnsTestbed(Testbed):
     def counters(self) -> list[HostCounters]:
         """Return the counters of every host."""
         throttled_s = self._groups.throttled_s() if self._groups else {}
-        return [
-            HostCounters(host=name, **counted.as_dict(), throttled_s=throttled_s.get(name, 0.0))
-            for name, counted in self._network.counters().items()
-        ]
+        times = self._groups.used_and_waited_s() if self._groups else {}
+        found = []
+        for name, counted in self._network.counters().items():
+            used_s, waited_s = times.get(name, (0.0, 0.0))
+            found.append(
+                HostCounters(
+                    host=name,
+                    **counted.as_dict(),
+                    throttled_s=throttled_s.get(name, 0.0),
+                    used_s=used_s,
+                    waited_s=waited_s,
+                )
+            )
+        return found
 
     def _remove_leftovers(self) -> None:
         namespaces.remove_leftovers()
