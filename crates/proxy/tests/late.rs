@@ -214,6 +214,34 @@ fn a_server_that_stays_silent_is_given_up_after_some_timeouts() {
 }
 
 #[test]
+fn a_client_that_waits_for_each_reply_ejects_a_server_after_as_many_timeouts_as_configured() {
+    for discipline in disciplines(4, false) {
+        for failures in [1, 2, 3, 4] {
+            let server = answering(|_, line| {
+                if line == "get nothing" {
+                    std::thread::sleep(10 * TIMEOUT);
+                }
+                false
+            });
+            let proxy = proxy(&server, |config| {
+                (config.discipline, config.pools[0].failures) = (discipline, failures);
+                config.pools[0].timeouts = Timeouts::all(TIMEOUT / 4);
+                config.pools[0].timeouts.reply = 10 * TIMEOUT;
+            });
+            let mut client = proxy.client();
+            client.ask("get first\r\n", "END\r\n");
+            // The probes behind late requests time out as well, and must not count on their own.
+            let mut timeouts = 0;
+            while lost(&proxy) == 0 {
+                client.ask("get nothing\r\n", failed(&server, "timed out"));
+                timeouts += 1;
+            }
+            assert_eq!(timeouts, failures, "{discipline:?}");
+        }
+    }
+}
+
+#[test]
 fn a_frozen_memcached_is_ejected_and_used_again() {
     if !memcached_is_here() {
         return eprintln!("{MEMCACHED_IS_MISSING}");

@@ -57,6 +57,8 @@ pub(crate) enum TimedOut {
     Nothing,
     /// Requests have failed. Their late replies will be read and dropped.
     Late,
+    /// No request has failed, but the silence after the last timeout has lasted for another one.
+    Silence,
     /// The connection was given up.
     GivenUp,
 }

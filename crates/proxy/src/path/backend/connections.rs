@@ -127,6 +127,11 @@ impl Connections {
         }
     }
 
+    /// Whether a request of a client waits for this backend that has not timed out.
+    fn has_waiting(&self, backend: u16) -> bool {
+        self.list.iter().any(|connection| connection.index() == backend && connection.has_waiting())
+    }
+
     /// Counts requests that have timed out on one connection. If the backend has not answered on any connection for too often in a row,
     /// it is given up: all its connections with late requests are closed, and the idle ones must answer a probe.
     fn note_silence(&mut self, timed_out: usize, answered: &mut AnsweredJobs<'_>, now: Nanos) {
@@ -173,6 +178,9 @@ impl Connections {
                 match self.list[connection].tick(poller, answered, now) {
                     TimedOut::Nothing => {}
                     TimedOut::Late => self.note_silence(connection, answered, now),
+                    // A request on another connection will time out, and count, if the silence goes on.
+                    TimedOut::Silence if self.has_waiting(self.list[connection].index()) => {}
+                    TimedOut::Silence => self.note_silence(connection, answered, now),
                     TimedOut::GivenUp => self.probe_others(connection, now),
                 }
             }

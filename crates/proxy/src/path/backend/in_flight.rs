@@ -205,6 +205,16 @@ impl InFlight {
         (self.late + count <= self.pending.len() - self.unsent).then_some(count)
     }
 
+    /// Whether a request of a client is in flight that is not late, behind the next `count` that are not late.
+    pub(crate) fn has_waiting_behind(&self, count: usize) -> bool {
+        self.pending.iter().skip(self.late + count).any(|pending| pending.leg.is_some())
+    }
+
+    /// Whether a request of a client is among the next `count` that are not late.
+    pub(crate) fn has_client_among(&self, count: usize) -> bool {
+        self.pending.iter().skip(self.late).take(count).any(|pending| pending.leg.is_some())
+    }
+
     /// Makes the oldest request that is not late so. The caller sets its `late`.
     pub(crate) fn time_out(&mut self, now: Nanos) -> Option<&mut Pending> {
         self.timed_out = now;

@@ -34,8 +34,16 @@ impl BackendConnection {
     /// Fails the requests that have timed out. Their replies may still come, and nothing else does: the connection stays open, unless
     /// this has happened too often in a row, or the server has not even read these requests.
     fn time_out(&mut self, answered: &mut AnsweredJobs<'_>, now: Nanos) -> TimedOut {
-        self.silences += 1;
         let count = self.in_flight.count_timed_out(&self.backend.limits, now);
+        let has_client = count.is_some_and(|count| self.in_flight.has_client_among(count));
+        if let Some(count) = count.filter(|_| !has_client && self.state == State::Open)
+            && self.in_flight.has_waiting_behind(count)
+        {
+            // A probe times out shortly before the request behind it. The request counts, and not the probe as well.
+            (0..count).for_each(|_| drop(self.in_flight.time_out(now)));
+            return TimedOut::Nothing;
+        }
+        self.silences += 1;
         let Some(count) = count.filter(|_| self.silences < self.backend.limits.failures && self.state == State::Open)
         else {
             return self.give_up(answered, now);
@@ -52,7 +60,12 @@ impl BackendConnection {
             answered.leg_failed(leg, &self.backend.name, Outcome::Timeout, now);
         }
         self.probe_the_order(now);
-        TimedOut::Late
+        if has_client { TimedOut::Late } else { TimedOut::Silence }
+    }
+
+    /// Whether a request of a client is in flight that has not timed out.
+    pub(crate) fn has_waiting(&self) -> bool {
+        self.in_flight.has_waiting_behind(0)
     }
 
     /// Sends a probe behind the late requests. If one of their replies never comes, the reply to the probe arrives in its place, and the
