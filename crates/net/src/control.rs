@@ -19,8 +19,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Maximum descriptors in one message.
-const DESCRIPTORS_MAX: usize = 64;
+/// Maximum descriptors in one message, which the kernel allows.
+const DESCRIPTORS_MAX: usize = 253;
 /// Maximum bytes of text in one message.
 const TEXT_BYTES_MAX: usize = 64 * 1024;
 /// Timeout of sending a message.
@@ -228,6 +228,20 @@ mod tests {
         assert_eq!(asked.receive(patience).unwrap().0, "second");
         drop(asker);
         assert_eq!(asked.receive(patience).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn as_many_descriptors_as_the_kernel_allows_arrive() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("control");
+        let control = ControlSocket::bind(&path, false).unwrap();
+        let asker = Channel::connect(&path).unwrap();
+        let asked = control.accept().unwrap();
+        let (reader, _writer) = std::io::pipe().unwrap();
+        asked.send("many", &vec![reader.as_fd(); DESCRIPTORS_MAX]).unwrap();
+        assert_eq!(asker.receive(Duration::from_secs(10)).unwrap().1.len(), 253);
+        let error = asked.send("too many", &vec![reader.as_fd(); DESCRIPTORS_MAX + 1]).unwrap_err();
+        assert_eq!(error.to_string(), "more than 253 sockets cannot be handed over");
     }
 
     #[test]
