@@ -40,7 +40,9 @@ impl BackendConnection {
             && self.in_flight.has_waiting_behind(count)
         {
             // A probe times out shortly before the request behind it. The request counts, and not the probe as well.
-            (0..count).for_each(|_| drop(self.in_flight.time_out(now)));
+            for _ in 0..count {
+                self.in_flight.time_out(now);
+            }
             return TimedOut::Nothing;
         }
         self.silences += 1;
