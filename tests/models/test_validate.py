@@ -12,6 +12,7 @@ from waylab.fit.table.chain import ChainModel, FittedChain
 from waylab.fit.table.effects import Effects
 from waylab.fit.table.interface import RefusedFitError
 from waylab.fit.table.observations import cells_of, read_observations
+from waylab.fit.table.percentile import fit_percentile_excess
 from waylab.predict.table.intervals import half_width
 from waylab.predict.table.splits import anchor_cells, hold_outs, inner_hold_outs
 
@@ -315,3 +316,20 @@ def test_without_a_middleware_the_second_anchor_has_the_fewest_clients(tmp_path)
         row["workers_per_middleware"] = row["middlewares"] = ""
     cells = cells_from(tmp_path, rows)
     assert [one.settings.clients for one in anchor_cells(tuple(cells), 3)] == [128, 4, 32]
+
+
+def test_the_95th_percentile_holds_behind_a_longer_queue(tmp_path):
+    rows = tables.trials((8, 32), (4, 16, 64, 256), repetitions=1)
+    for row in rows:
+        mean_ms = float(row["response_middleware_ms_mean"])
+        row["response_middleware_ms_p95"] = mean_ms + 2.4 * mean_ms**0.5
+    # A percentile below the mean cannot be learned from, and changes nothing.
+    rows[0]["response_middleware_ms_p95"] = 0.5 * float(rows[0]["response_middleware_ms_mean"])
+    cells = cells_from(tmp_path, rows)
+    found = fit_percentile_excess([one for one in cells if one.settings.clients < 256])
+    assert found is not None
+    for one in cells:
+        if one.settings.clients == 256:
+            assert found.p95_s(one.settings, one.mean.response_middleware_s) == pytest.approx(
+                one.mean.response_p95_s, rel=0.02
+            )

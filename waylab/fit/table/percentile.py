@@ -1,4 +1,9 @@
-"""The 95th percentile of the response time in the middlewares, as a multiple of its mean."""
+"""The 95th percentile of the response time in the middlewares, from its mean.
+
+A request behind a queue waits for many services that are nearly independent, so that the standard deviation of its time
+grows with the square root of the mean. The excess of the percentile over the mean, divided by that root, is therefore
+nearly the same at any load; the ratio of percentile and mean is not.
+"""
 
 import math
 from collections.abc import Sequence
@@ -15,17 +20,17 @@ _NEEDED = 3
 
 
 @dataclass(frozen=True)
-class PercentileRatio:
-    """A smooth function of the settings: near 1 behind a long queue, larger at low load."""
+class PercentileExcess:
+    """The excess over the mean, divided by the square root of the mean, as a smooth function of the settings."""
 
     process: GaussianProcess
     low: float
     high: float
 
-    def ratio(self, settings: CellSettings) -> float:
-        """The 95th percentile divided by the mean; never beyond the calibrated ratios."""
+    def p95_s(self, settings: CellSettings, mean_s: float) -> float:
+        """The 95th percentile for this mean; the excess is never beyond the calibrated ones."""
         found = float(self.process.predict(_features([settings]))[0])
-        return math.exp(min(max(found, self.low), self.high))
+        return mean_s + math.sqrt(mean_s) * math.exp(min(max(found, self.low), self.high))
 
 
 def _features(settings: Sequence[CellSettings]) -> Array:
@@ -33,15 +38,17 @@ def _features(settings: Sequence[CellSettings]) -> Array:
     return np.hstack([features_of(settings), np.array(crowd)])
 
 
-def fit_percentile_ratio(cells: Sequence[ObservedCell]) -> PercentileRatio | None:
-    """Fit to the cells that have both; nothing with fewer than three."""
+def fit_percentile_excess(cells: Sequence[ObservedCell]) -> PercentileExcess | None:
+    """Fit to the cells that have both, with the percentile above the mean; nothing with fewer than three."""
     known = [
-        (one.settings, math.log(one.mean.response_p95_s / one.mean.response_middleware_s))
+        (one.settings, math.log((p95_s - mean_s) / math.sqrt(mean_s)))
         for one in cells
-        if one.mean.response_p95_s and one.mean.response_middleware_s
+        if (p95_s := one.mean.response_p95_s)
+        and (mean_s := one.mean.response_middleware_s)
+        and p95_s > mean_s
     ]
     if len(known) < _NEEDED:
         return None
     values = np.array([value for _, value in known])
     process = fit_gaussian_process(_features([one for one, _ in known]), values)
-    return PercentileRatio(process, float(values.min()), float(values.max()))
+    return PercentileExcess(process, float(values.min()), float(values.max()))

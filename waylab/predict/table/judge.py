@@ -14,11 +14,11 @@ from waylab.fit.table.interface import (
     domain_of,
 )
 from waylab.fit.table.observations import CellSettings, Observation, ObservedCell, cells_of
-from waylab.fit.table.percentile import fit_percentile_ratio
+from waylab.fit.table.percentile import fit_percentile_excess
 from waylab.models import ModelError
 from waylab.predict.table.candidates import CHOSEN, blend, candidates, may_be_chosen, weights_of
-from waylab.predict.table.intervals import NORMAL, around, half_width
-from waylab.predict.table.splits import ANCHORED, HoldOut, hold_outs, inner_hold_outs
+from waylab.predict.table.intervals import NORMAL, QUANTILE_BEFORE, QUANTILE_BEFORE_BEYOND, around, half_width
+from waylab.predict.table.splits import ANCHORED, EXTRAPOLATING, HoldOut, hold_outs, inner_hold_outs
 
 QUANTITIES = ("throughput", "response_mean", "response_middleware_mean", "response_p95")
 _INNER_MAX = 4
@@ -136,7 +136,7 @@ class _Fits:
     def __init__(self, models: Sequence[TableModel], calibration: Sequence[ObservedCell]) -> None:
         self.fitted: dict[str, FittedTableModel] = {}
         self.reasons: dict[str, str] = {}
-        self._ratio = fit_percentile_ratio(calibration)
+        self._excess = fit_percentile_excess(calibration)
         for model in models:
             try:
                 self.fitted[model.name] = model.fit(calibration)
@@ -152,8 +152,8 @@ class _Fits:
             except (RefusedFitError, ModelError) as error:
                 reasons[name] = str(error)
                 continue
-            if self._ratio is not None and one.inside_s is not None and one.p95_s is None:
-                one = replace(one, p95_s=one.inside_s * self._ratio.ratio(settings))
+            if self._excess is not None and one.inside_s is not None and one.p95_s is None:
+                one = replace(one, p95_s=self._excess.p95_s(settings, one.inside_s))
             found[name] = one
         return found, reasons
 
@@ -262,7 +262,8 @@ def _half_width(
     Calibration cells with fewer servers hardly hold a change of the number of servers, so that errors among them say
     little about one. Where that is predicted, the model's spread counts.
     """
-    half = half_width(errors, 0.0)
+    beyond = part in EXTRAPOLATING and name != "throughput" and not is_response
+    half = half_width(errors, 0.0, QUANTILE_BEFORE_BEYOND if beyond else QUANTILE_BEFORE)
     if part not in ANCHORED or found.spread is None:
         return half
     own = found.spread if name == "throughput" or is_response else found.spread_inside
