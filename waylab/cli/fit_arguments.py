@@ -28,6 +28,42 @@ def add_fit_commands(parts: Any) -> None:
     _add_set(predict)
     predict.set_defaults(command=later(_COMMANDS, "predict"))
 
+    explain = parts.add_parser(
+        "explain",
+        help="show where the time goes, what saturates first, and what one more of each part would bring",
+        description="Fits models to all usable trials of runs and explains one configuration: by default that with the "
+        "highest measured throughput.",
+    )
+    _add_runs(explain)
+    _add_set(explain)
+    explain.set_defaults(command=later("waylab.cli.explain", "explain"))
+
+    capacity = parts.add_parser(
+        "capacity",
+        help="find the cheapest configurations that meet a goal, with the probability that they do",
+        description="Fits models to all usable trials of runs, searches all counts of the parts that have a cost, and "
+        "proposes the cheapest that meet the goal with a probability of at least 90 %%, what limits each, and the run "
+        "to make next. Exit code: 0 found, 1 no configuration meets the goal.",
+    )
+    _add_runs(capacity)
+    load = capacity.add_mutually_exclusive_group(required=True)
+    load.add_argument("--rate", metavar="RATE", help="arrivals per second of an open loop, for example 20k")
+    load.add_argument("--clients", metavar="N", help="clients of a closed loop")
+    capacity.add_argument(
+        "--until",
+        required=True,
+        metavar="GOAL",
+        help="the goal: mean, p50, p95 or p99 below a time, for example p99<2ms",
+    )
+    capacity.add_argument(
+        "--cost",
+        required=True,
+        metavar="COSTS",
+        help="what one of each part costs, for example 'server=1 proxy=2'; only these are varied",
+    )
+    _add_set(capacity)
+    capacity.set_defaults(command=later("waylab.cli.capacity", "capacity"))
+
 
 def _add_runs(part: Any) -> None:
     part.add_argument(

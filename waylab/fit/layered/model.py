@@ -113,6 +113,39 @@ class FittedLayered:
         rows = np.broadcast_to(self.logs if logs is None else logs, (len(settings), len(self.logs)))
         return solve_cycles(_networks(self._parameters, settings, rows, shares))
 
+    def network(self, settings: ModelSettings) -> CycleNetwork:
+        """The network of a configuration, with the fitted demands."""
+        return _networks(self._parameters, [settings], self.logs[None, :], [self.foreign_share])[0]
+
+    def shape_ratio(self, settings: ModelSettings, share: str) -> float:
+        """A percentile of all response times divided by their mean; 1 for the mean.
+
+        Raises:
+            RefusedFitError: when the percentile was not measured.
+        """
+        if share == "mean":
+            return 1.0
+        values = self._shapes.percentiles_s(settings, _busiest(self.solve([settings]), 0), 1.0).get("all", {})
+        if share not in values:
+            raise RefusedFitError(
+                f"the {share}th percentile is not predicted; known: {', '.join(values) or 'none'}"
+            )
+        return values[share]
+
+    def bottleneck(self, settings: ModelSettings) -> str:
+        """What limits a configuration."""
+        return self._described(settings)[2]
+
+    def _described(self, settings: ModelSettings) -> tuple[dict[str, float], dict[str, float], str]:
+        """Utilisation of centres and of hosts, and the bottleneck."""
+        found, network = self.solve([settings]), self.network(settings)
+        names = [one.name for one in network.centres]
+        use = dict(zip(names, found.utilisation[0].tolist(), strict=True))
+        hosts = dict(
+            zip([f"CPU of {host}" for host in hosts_of(network)], found.host_use[0].tolist(), strict=True)
+        )
+        return use, hosts, _bottleneck(use, hosts, float(found.waiting[0]), settings)
+
     def slopes(self, settings: ModelSettings) -> Array:
         """Derivatives of ln X and ln R by the logarithms of the parameters, shape (2, parameters)."""
         steps = self.logs + _STEP * np.vstack([np.zeros(len(self.logs)), np.eye(len(self.logs))])
@@ -153,12 +186,7 @@ class FittedLayered:
         rate, response_s = float(found.throughput_per_s[0]), float(found.response_s[0])
         slopes = self.slopes(settings)
         spreads = np.sqrt(np.einsum("ij,jk,ik->i", slopes, self.covariance, slopes) + self.run_noise**2)
-        roles = self.centre_names(settings)
-        use = dict(zip(roles, found.utilisation[0].tolist(), strict=True))
-        network = _networks(self._parameters, [settings], self.logs[None, :], [self.foreign_share])[0]
-        hosts = dict(
-            zip([f"CPU of {host}" for host in hosts_of(network)], found.host_use[0].tolist(), strict=True)
-        )
+        use, hosts, bottleneck = self._described(settings)
         load = _busiest(found, 0)
         return ModelPrediction(
             settings,
@@ -169,16 +197,11 @@ class FittedLayered:
             self._shapes.responses_s(settings, load, response_s),
             self._shapes.percentiles_s(settings, load, response_s),
             use | hosts,
-            dict(zip(roles, found.present[0].tolist(), strict=True))
+            dict(zip(use, found.present[0].tolist(), strict=True))
             | {"slots, waiting": float(found.waiting[0])},
-            _bottleneck(use, hosts, float(found.waiting[0]), settings),
+            bottleneck,
             self.domain.beyond(settings),
         )
-
-    def centre_names(self, settings: ModelSettings) -> list[str]:
-        """Names of the centres, in the order of the solutions."""
-        values = dict.fromkeys(self.parameters, 1e-6)
-        return [one.name for one in network_of(settings, values, 0.0).centres]
 
 
 def _bottleneck(

@@ -160,6 +160,11 @@ def settings_of(
     )
 
 
+def field_of(name: str) -> str | None:
+    """The field of a name as users write it."""
+    return _FIELD_OF.get(name.strip())
+
+
 def changed_settings(base: ModelSettings, changes: Mapping[str, str]) -> ModelSettings:
     """Settings with `name=value` changes as a user writes them; `replicas=full` means one on each server.
 

@@ -1,6 +1,19 @@
 """Predictions from run folders: the choice among models, intervals, and held-out configurations."""
 
+from waylab.predict.runs.capacity import CapacityGoal, CapacityPlan, plan_capacity
 from waylab.predict.runs.chosen import CHOSEN, FittedChosen, fit_runs
+from waylab.predict.runs.explain import Explanation, explain_run
 from waylab.predict.runs.judge import JudgedConfiguration, judge_runs
 
-__all__ = ["CHOSEN", "FittedChosen", "JudgedConfiguration", "fit_runs", "judge_runs"]
+__all__ = [
+    "CHOSEN",
+    "CapacityGoal",
+    "CapacityPlan",
+    "Explanation",
+    "FittedChosen",
+    "JudgedConfiguration",
+    "explain_run",
+    "fit_runs",
+    "judge_runs",
+    "plan_capacity",
+]

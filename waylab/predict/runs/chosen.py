@@ -91,18 +91,20 @@ class FittedChosen:
         kept = {name: share / total for name, share in shares.items() if share > _NEGLIGIBLE * total}
         return {name: share / sum(kept.values()) for name, share in kept.items()}
 
-    def predict(self, settings: ModelSettings) -> ModelPrediction:
-        """The blend of all that can predict the settings.
+    def predict(self, settings: ModelSettings, trials: int = 1) -> ModelPrediction:
+        """The blend of all that can predict the settings. The interval is that of the mean of so many trials.
 
         Raises:
             RefusedFitError: when none of them can.
         """
-        found, reasons = self.predict_all(settings)
+        found, reasons = self.predict_all(settings, trials)
         if CHOSEN not in found:
             raise RefusedFitError(reasons[CHOSEN])
         return found[CHOSEN]
 
-    def predict_all(self, settings: ModelSettings) -> tuple[dict[str, ModelPrediction], dict[str, str]]:
+    def predict_all(
+        self, settings: ModelSettings, trials: int = 1
+    ) -> tuple[dict[str, ModelPrediction], dict[str, str]]:
         """Every model with its interval, the blend first; and the reasons of those that refuse."""
         reason = unidentifiable(self.domain, settings)
         if reason:
@@ -113,7 +115,7 @@ class FittedChosen:
             reasons[CHOSEN] = reasons.get(LAYERED) or "; ".join(sorted(set(reasons.values())))
         else:
             found = {CHOSEN: chosen, **found}
-        return {name: self._with_intervals(name, one) for name, one in found.items()}, reasons
+        return {name: self._with_intervals(name, one, trials) for name, one in found.items()}, reasons
 
     def _blend(self, found: Mapping[str, ModelPrediction], settings: ModelSettings) -> ModelPrediction | None:
         weights = self.weights(interpolates=not self.domain.beyond(settings))
@@ -144,8 +146,8 @@ class FittedChosen:
             extrapolates=self.domain.beyond(settings),
         )
 
-    def _with_intervals(self, name: str, one: ModelPrediction) -> ModelPrediction:
-        halves = self.half_widths(name, one)
+    def _with_intervals(self, name: str, one: ModelPrediction, trials: int) -> ModelPrediction:
+        halves = self.half_widths(name, one, trials)
 
         def around(value: float, half: float) -> Estimate:
             return Estimate(value, value * math.exp(-half), value * math.exp(half))
@@ -156,33 +158,68 @@ class FittedChosen:
             response_s=around(one.response_s.value, halves["response"]),
         )
 
-    def half_widths(self, name: str, one: ModelPrediction) -> dict[str, float]:
+    @property
+    def widening(self) -> float:
+        """By how much the errors inside the calibration set exceed those that the layered model expects."""
+        layered = self.layered
+        if layered is None or not self.pairs:
+            return 1.0
+        scores = []
+        for pair in self.pairs:
+            found = pair.predicted.get(LAYERED)
+            if found is not None and found.uncertainty is not None:
+                error = abs(math.log(found.response_s.value / pair.measured.response_s))
+                spread = _of_mean(found.uncertainty[1], self.trial_spread, pair.measured.trials)
+                scores.append(error / spread)
+        return _quantile(scores, _QUANTILE_BEFORE) / _QUANTILE_BEFORE
+
+    @property
+    def trial_spread(self) -> float:
+        """Standard deviation of ln X between trials of a configuration; 0 if no configuration has two."""
+        known = [(one.trials - 1, one.spread) for one in self.observations if one.spread is not None]
+        freedom = sum(count for count, _ in known)
+        return math.sqrt(sum(count * spread**2 for count, spread in known) / freedom) if freedom else 0.0
+
+    def half_widths(self, name: str, one: ModelPrediction, trials: int) -> dict[str, float]:
         """Half the widths of the 90 % intervals of ln X and ln R: conformal, from errors inside the calibration set."""
         found = {}
+        between = self.trial_spread
         for place, quantity in enumerate(("throughput", "response")):
-            scores, spread = [], None
-            if one.uncertainty is not None:
-                spread = one.uncertainty[place]
+            scores, counts = [], []
             for pair in self.pairs:
                 predicted = self._inner(name, pair)
                 if predicted is None:
                     continue
                 error = abs(math.log(_value(predicted, quantity) / _measured(pair.measured, quantity)))
-                if spread is None:
+                counts.append(pair.measured.trials)
+                if one.uncertainty is None:
                     scores.append(error)
                 elif predicted.uncertainty is not None:
-                    scores.append(error / predicted.uncertainty[place])
-            if spread is not None:
+                    scores.append(
+                        error / _of_mean(predicted.uncertainty[place], between, pair.measured.trials)
+                    )
+            if one.uncertainty is not None:
+                spread = _of_mean(one.uncertainty[place], between, trials)
                 found[quantity] = spread * _quantile(scores, _QUANTILE_BEFORE)
-            else:
-                beyond = _BEYOND if one.extrapolates else 1.0
-                found[quantity] = beyond * _quantile(scores, _ERROR_BEFORE)
+                continue
+            beyond = _BEYOND if one.extrapolates else 1.0
+            # The errors are those of means of several trials.
+            more = 1 / trials - 1 / (sum(counts) / len(counts)) if counts else 0.0
+            found[quantity] = math.hypot(
+                beyond * _quantile(scores, _ERROR_BEFORE),
+                _QUANTILE_BEFORE * between * math.sqrt(max(0.0, more)),
+            )
         return found
 
     def _inner(self, name: str, pair: InnerPair) -> ModelPrediction | None:
         if name == CHOSEN:
             return self._blend(pair.predicted, pair.measured.settings)
         return pair.predicted.get(name)
+
+
+def _of_mean(spread: float, between: float, trials: int) -> float:
+    """Standard deviation for the mean of several trials, from that for one trial and that between trials."""
+    return math.sqrt(max(spread**2 - between**2 * (1 - 1 / trials), (0.3 * spread) ** 2))
 
 
 def _value(one: ModelPrediction, quantity: str) -> float:

@@ -102,7 +102,7 @@ def judge_runs(
     fitted = fit_runs(known, [one.settings for one in held], report)
     judged = []
     for one in pooled(held):
-        found, reasons = fitted.predict_all(one.settings)
+        found, reasons = fitted.predict_all(one.settings, one.trials)
         judged += [JudgedConfiguration(one, name, prediction) for name, prediction in found.items()]
         judged += [
             JudgedConfiguration(one, name, None, reason)

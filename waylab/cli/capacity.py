@@ -1,0 +1,143 @@
+"""`waylab capacity`: the cheapest configurations that meet a goal, and the run to make next."""
+
+import argparse
+import json
+import math
+import re
+from dataclasses import replace
+
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from waylab.cli.fit_commands import changes_of, fitted_runs, time_text, wide_console
+from waylab.cli.model_values import time_s
+from waylab.errors import LabError
+from waylab.fit.observations import base_settings, changed_settings, observe, usable
+from waylab.fit.observations.settings import ModelSettings, field_of
+from waylab.predict.runs import CapacityGoal, plan_capacity
+from waylab.predict.runs.capacity import CapacityOption
+
+_GOAL = re.compile(r"(mean|p50|p95|p99)\s*<=?\s*(\S+)")
+_PARTS = ("servers", "proxies", "loops", "slots", "services", "server_threads")
+
+
+def capacity(arguments: argparse.Namespace) -> int:
+    """Print the cheapest configurations that meet the goal."""
+    goal, costs = goal_of(arguments.until), costs_of(arguments.cost)
+    changes = changes_of(arguments.set)
+    base = changed_settings(base_settings(usable(observe(arguments.runs))), changes)
+    base = changed_settings(
+        base, {"rate": arguments.rate} if arguments.rate else {"clients": arguments.clients}
+    )
+    if arguments.rate:
+        base = replace(base, think_s=0.0)
+        if not base.rate_per_s:
+            raise LabError("--rate 0: give arrivals per second above zero")
+    missing = [name for name in costs if not getattr(base, name)]
+    if missing:
+        raise LabError(f"--cost {missing[0]}: the measured system has none")
+    fitted = fitted_runs(arguments)
+    found = plan_capacity(fitted, base, goal, costs)
+    if arguments.json:
+        content = {
+            "options": [_as_dict(one) for one in found.options],
+            "cheaper": [_as_dict(one) for one in found.cheaper],
+            "next_run": None
+            if found.next_run is None
+            else {
+                "settings": found.next_run.settings.as_dict(),
+                "half_width_percent_before": found.next_run.before,
+                "half_width_percent_after": found.next_run.after,
+            },
+            "warnings": list(found.warnings),
+        }
+        print(json.dumps(content, indent=1, allow_nan=False))
+        return 0
+    console = wide_console()
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in (
+        "configuration",
+        "cost",
+        "holds with",
+        arguments.until.partition("<")[0].strip(),
+        "limited by",
+    ):
+        table.add_column(heading, justify="left" if heading in ("configuration", "limited by") else "right")
+    for title, options in (("", found.options), ("cheaper: ", found.cheaper)):
+        for one in options:
+            table.add_row(
+                title + _counts(one.settings, list(costs)),
+                f"{one.cost:g}",
+                f"{100 * one.probability:.0f} %",
+                time_text(one.response_s) if math.isfinite(one.response_s) else "unbounded",
+                escape(one.limited_by),
+            )
+    console.print(table)
+    for text in found.warnings:
+        console.print(f"[yellow]extrapolates: {escape(text)}[/yellow]", soft_wrap=True)
+    if found.next_run is not None:
+        after = found.next_run
+        console.print(
+            f"measure next: {_counts(after.settings, [*costs, 'clients'])}; it would shrink the interval of the mean "
+            f"response of the proposed configuration from ±{after.before:.0f} % to ±{after.after:.0f} %",
+            soft_wrap=True,
+        )
+    return 0
+
+
+def goal_of(text: str) -> CapacityGoal:
+    """Read `p99<2ms`.
+
+    Raises:
+        LabError: for anything else.
+    """
+    match = _GOAL.fullmatch(text.strip())
+    if match is None:
+        raise LabError(f"--until {text[:40]}: give mean, p50, p95 or p99 below a time, for example p99<2ms")
+    try:
+        limit_s = time_s(match[2])
+    except argparse.ArgumentTypeError as error:
+        raise LabError(f"--until {text[:40]}: {error}") from None
+    if not limit_s > 0:
+        raise LabError(f"--until {text[:40]}: the time must be above zero")
+    return CapacityGoal(match[1].removeprefix("p"), limit_s)
+
+
+def costs_of(text: str) -> dict[str, float]:
+    """Read `server=1 proxy=2`.
+
+    Raises:
+        LabError: for a part that nobody can buy, or a cost that is no positive number.
+    """
+    costs: dict[str, float] = {}
+    for part in text.replace(",", " ").split():
+        name, _, price = part.partition("=")
+        field = field_of(name)
+        try:
+            value = float(price)
+        except ValueError:
+            value = math.nan
+        if field not in _PARTS or not (math.isfinite(value) and value > 0):
+            raise LabError(
+                f"--cost {part[:40]}: give PART=COST with a cost above zero; parts: server, proxy, loops, workers, "
+                "connections, services, server_threads"
+            )
+        costs[field] = value
+    if not costs:
+        raise LabError("--cost: give at least one part, for example server=1")
+    return costs
+
+
+def _counts(settings: ModelSettings, names: list[str]) -> str:
+    return ", ".join(f"{name} {getattr(settings, name)}" for name in names)
+
+
+def _as_dict(one: CapacityOption) -> dict[str, object]:
+    return {
+        "settings": one.settings.as_dict(),
+        "cost": one.cost,
+        "probability": one.probability,
+        "response_s": one.response_s if math.isfinite(one.response_s) else None,
+        "limited_by": one.limited_by,
+    }
