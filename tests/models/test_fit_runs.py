@@ -22,6 +22,7 @@ from waylab.fit.observations import (
 )
 from waylab.fit.observations.trials import _without_contradictions
 from waylab.models import closed_network, solve
+from waylab.predict.held_out import came_true
 from waylab.predict.runs import CapacityGoal, explain_run, fit_runs, judge_runs, plan_capacity
 
 LOAD_S, PROXY_S, BACKEND_S, DELAY_S = 8e-6, 20e-6, 30e-6, 120e-6
@@ -265,3 +266,14 @@ def test_a_wrong_cost_is_one_line(text: str):
 def test_a_folder_that_is_no_run_is_one_line(tmp_path: Path):
     with pytest.raises(LabError):
         observe([tmp_path])
+
+
+def test_a_prediction_comes_true_if_as_many_are_inside_as_promised():
+    _, judged = judge_runs(run_of_known_truth(1))
+    chosen = [one for one in judged if one.model == "chosen"]
+    assert "came true" in came_true(chosen)[0] and "9 of 9" in came_true(chosen)[0]
+    wrong = [
+        dataclasses.replace(one, measured=dataclasses.replace(one.measured, throughput_per_s=1.0))
+        for one in chosen
+    ]
+    assert "did not come true" in came_true(wrong)[0]

@@ -9,6 +9,7 @@ from scipy import stats
 from waylab.analysis.across.answer.rules import Quantity, judged
 from waylab.errors import LabError
 from waylab.predict.forecasts import MODELS
+from waylab.predict.held_out import RUN_MODELS
 from waylab.runfolder.prediction import Prediction
 from waylab.runfolder.rules import RefutationRule, RuleResult
 
@@ -28,7 +29,7 @@ def check_models(models: Iterable[str]) -> None:
     Raises:
         LabError: for a name that no model has.
     """
-    known = [model.name for model in MODELS]
+    known = [*(model.name for model in MODELS), *RUN_MODELS]
     for index, name in enumerate(models):
         if name and name not in known:
             raise LabError(f"refuted_by[{index}].model = {name!r}: is not a model; known: {', '.join(known)}")

@@ -11,6 +11,7 @@ from waylab.analysis import read_analysis
 from waylab.fit import NotApplicableError
 from waylab.models import UnstableError
 from waylab.predict.forecasts import MODELS, ForecastModel
+from waylab.predict.held_out import held_out_predictions
 from waylab.predict.rules import model_rules
 from waylab.runfolder import paths
 from waylab.runfolder.analysis import Configuration
@@ -33,10 +34,16 @@ def predict(directory: Path) -> Predictions:
         for model in MODELS
         for configuration in configurations
     ]
+    by_name = {one.name: one for one in configurations if one.used}
+    further, sentences = held_out_predictions(directory, by_name) if known else ([], [])
     # A model that applies to no configuration for a reason of design would only be noise.
     fitted = {entry.model for entry in entries if entry.parameters is not None}
-    entries = [entry for entry in entries if entry.model in fitted]
-    summary = [_summary(model.name, entries) for model in MODELS if model.name in fitted]
+    entries = [entry for entry in entries if entry.model in fitted] + further
+    names = [
+        *(model.name for model in MODELS if model.name in fitted),
+        *dict.fromkeys(one.model for one in further),
+    ]
+    summary = [_summary(name, entries) for name in names]
     path = directory / paths.PREDICTIONS
     write(
         path,
@@ -45,7 +52,7 @@ def predict(directory: Path) -> Predictions:
             waylab=__version__,
             entries=entries,
             summary=summary,
-            facts=[_fact(part) for part in summary],
+            facts=[*(_fact(part) for part in summary), *sentences],
             rules=model_rules(read_run(directory).spec.refuted_by, entries),
         ),
     )

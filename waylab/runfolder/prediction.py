@@ -38,6 +38,8 @@ class Prediction(Struct, frozen=True, kw_only=True):
     measured: MetricValues  # what was measured
     predicted: Forecast | None  # what the model predicts; null if it does not apply
     error: MetricValues = field(default_factory=MetricValues)  # predicted / measured - 1
+    throughput_interval_per_s: list[float] | None = None  # both ends of the 90 % prediction interval
+    response_mean_interval_ns: list[float] | None = None  # both ends of the 90 % prediction interval
 
 
 class ErrorSummary(Struct, frozen=True, kw_only=True):

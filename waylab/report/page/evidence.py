@@ -41,6 +41,12 @@ def evidence(content: Content, figures: Sequence[Figure]) -> list[Group]:
             "gates, laws, steady state, residuals, threats",
             _trust(content, figures),
         ),
+        Group(
+            "unseen",
+            "Did the prediction come true?",
+            "configurations that no model had seen",
+            prediction.held_out_table(content),
+        ),
     )
     return [group for group in groups if group.body]
 

@@ -77,6 +77,38 @@ def models_summary_table(content: Content) -> str:
     return table(headings, rows, "Absolute relative errors over the configurations.")
 
 
+def held_out_table(content: Content) -> str:
+    """Configurations that no model had seen: measured, predicted, and whether the interval contains the measurement."""
+    rows = []
+    for entry in content.predictions.entries:
+        ends = ((entry.throughput_interval_per_s, rate_text), (entry.response_mean_interval_ns, time_text))
+        if all(interval is None for interval, _ in ends):
+            continue
+        measured, predicted = entry.measured, entry.predicted or Forecast()
+        row = [escape(entry.model), escape(entry.configuration)]
+        for (interval, text), seen, found in (
+            (ends[0], measured.throughput_per_s, predicted.throughput_per_s),
+            (ends[1], measured.response_mean_ns, predicted.response_mean_ns),
+        ):
+            row += [shown(seen, text), shown(found, text)]
+            if interval is None or seen is None:
+                row += [NONE, NONE]
+                continue
+            row += [
+                f"{text(interval[0])} to {text(interval[1])}",
+                "yes" if interval[0] <= seen <= interval[1] else "no",
+            ]
+        rows.append(row)
+    parts = ["measured", "predicted", "90 % interval", "inside"]
+    headings = [
+        "model",
+        "configuration",
+        *(f"throughput, {p}" for p in parts),
+        *(f"mean response, {p}" for p in parts),
+    ]
+    return table(headings, rows, "No model learned from these configurations.") if rows else ""
+
+
 def _both(measured: float | None, predicted: float | None, text: Callable[[float], str]) -> str:
     return f"{shown(measured, text)} → {shown(predicted, text)}"
 
