@@ -78,6 +78,16 @@ impl Servers {
         places.push(place);
     }
 
+    /// Where the server with this address was last reached, if its name has ever been resolved.
+    pub(crate) fn latest_socket(&self, address: &Address) -> Option<SocketAddr> {
+        let servers = self.lock();
+        let server = servers.iter().find(|server| is_same_address(&server.address, address))?;
+        match server.places.last()? {
+            Place::Socket(socket) => Some(*socket),
+            Place::Path(_) => None,
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Vec<Server>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -90,7 +90,8 @@ impl Prepared {
         itself: Option<&Running>,
         clock: &Clock,
     ) -> Result<Prepared, ProxyError> {
-        let Resolved { backends, servers, resolver, warnings, name_counters } = resolve_backends(config, clock)?;
+        let Resolved { backends, servers, resolver, warnings, name_counters } =
+            resolve_backends(config, itself, clock)?;
         let same = servers.first_same();
         config.check_shared_servers(&same)?;
         let router = Arc::new(Router::new(config).with_servers(same));
@@ -237,13 +238,13 @@ struct Resolved {
 }
 
 /// Parses the backends' addresses and resolves the names among them.
-fn resolve_backends(config: &Config, clock: &Clock) -> Result<Resolved, ProxyError> {
+fn resolve_backends(config: &Config, itself: Option<&Running>, clock: &Clock) -> Result<Resolved, ProxyError> {
     let targets = targets(&config.backend_names(), &config.transport.tls)?;
     let name_counters = Arc::new(NameCounters::new(targets.len()));
     let TransportConfig { lookup, resolve_every, .. } = config.transport.clone();
     let servers = Servers::new(&targets);
     let mut resolver = Resolver::new(&targets, resolve_every, lookup, clock, servers.clone(), name_counters.clone());
-    let warnings = resolver.resolve_all();
+    let warnings = resolver.resolve_all(itself.map(|old| &old.servers));
     Ok(Resolved { backends: backends(config, &targets, &resolver), servers, resolver, warnings, name_counters })
 }
 

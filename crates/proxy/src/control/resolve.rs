@@ -112,8 +112,9 @@ impl Resolver {
         })
     }
 
-    /// Resolves every name once, and waits up to `START_WAIT` for the results. Returns a warning for each name without one.
-    pub(crate) fn resolve_all(&mut self) -> Vec<String> {
+    /// Resolves every name once, and waits up to `START_WAIT` for the results. A name without one keeps the address that it had
+    /// `before`, in the configuration that is replaced. Returns a warning for each name without a result.
+    pub(crate) fn resolve_all(&mut self, before: Option<&Servers>) -> Vec<String> {
         let until = self.clock.now() + START_WAIT;
         let mut warnings: Vec<Option<String>> = self.names.iter().map(|_| Some("no result yet".into())).collect();
         let mut missing = self.names.len();
@@ -126,11 +127,20 @@ impl Resolver {
                 self.found(name, answer);
             }
         }
+        for index in 0..self.names.len() {
+            let name = &self.names[index];
+            let known = before.and_then(|servers| servers.latest_socket(&name.target.address));
+            if let Some(socket) = known.filter(|_| name.current.is_none()) {
+                self.move_to(index, socket);
+            }
+        }
         let line = |(name, reason): (&Name, Option<String>)| {
             let address = &name.target.address;
-            reason.map(|reason| {
-                format!("--server {address} cannot be resolved ({reason}): the backend is down until its name resolves")
-            })
+            let effect = match name.current {
+                Some(socket) => format!("its address {socket} stays in use"),
+                None => "the backend is down until its name resolves".into(),
+            };
+            reason.map(|reason| format!("--server {address} cannot be resolved ({reason}): {effect}"))
         };
         self.names.iter().zip(warnings).filter_map(line).collect()
     }

@@ -218,3 +218,32 @@ fn one_reachable_address_of_several_is_used_and_kept() {
     client.ask("get k\r\n", value("one"));
     assert_eq!(other.connections(), 0);
 }
+
+#[test]
+fn a_reload_keeps_the_address_of_a_name_that_does_not_resolve_at_that_moment() {
+    let resolved = Addresses::default();
+    let (server, new) = (named("server"), named("new"));
+    resolved.set(&[server.address()]);
+    let mut old = proxy(&["127.0.0.1:0".into()], &["cache.test:11211".into()], |config| {
+        config.transport.resolve_every = Duration::from_millis(20);
+        config.transport.lookup = resolved.lookup();
+    });
+    let mut client = Client::connect(old.address().unwrap());
+    ask_until(&mut client, "server");
+    resolved.set(&[]);
+    let reloaded = old.reload(old.config().clone()).unwrap();
+    let expected = format!(
+        "--server cache.test:11211 cannot be resolved (no such name): its address {} stays in use",
+        server.address()
+    );
+    assert_eq!(reloaded.warnings, [expected]);
+    old.wait_for_clients(|| false);
+    assert_eq!(old.stop().unwrap().lost, 0);
+    let reloaded = Proxy::of(reloaded);
+    let mut other = reloaded.client();
+    for client in [&mut client, &mut other] {
+        client.ask("get k\r\n", value("server"));
+    }
+    resolved.set(&[new.address()]);
+    ask_until(&mut client, "new");
+}
