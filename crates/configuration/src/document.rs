@@ -228,7 +228,8 @@ fn kind_in_words(expected: &str) -> &str {
 fn given_in_words(given: &str) -> String {
     match given.split_once(' ') {
         Some(("string", text)) => format!("the text {text}"),
-        Some(("integer" | "boolean", value)) => value.trim_matches('`').into(),
+        // A number of more than 64 bits has its type behind it.
+        Some(("integer" | "boolean", value)) => value.split('`').nth(1).unwrap_or(value).into(),
         Some(("floating", value)) => value.trim_start_matches("point ").trim_matches('`').into(),
         _ => given.replace("sequence", "a list").replace("map", "a table"),
     }

@@ -126,7 +126,11 @@ impl Config {
             let key = if self.listen.len() == 1 { "listen".into() } else { format!("listen.{index}") };
             let is_any_port = address(&key, listen)?.host_port().is_some_and(|host_port| host_port.port() == 0);
             if !is_any_port && self.listen[..index].contains(listen) {
-                return Err(ConfigError::value(key, quoted(listen), "is given twice; leave one of them out"));
+                return Err(ConfigError::value(
+                    key,
+                    quoted(listen),
+                    "this address is given twice; leave one of them out",
+                ));
             }
         }
         if self.transport.tls.handshake_timeout.is_zero() {

@@ -257,7 +257,7 @@ mod tests {
             (server("a:0"), "port 0"),
             (server("unix:"), "it has no path"),
             (listen(&["a:1", "b c:1"]), "\"b c:1\" is not an address"),
-            (listen(&["a:1", "a:1"]), "listen = \"a:1\": is given twice"),
+            (listen(&["a:1", "a:1"]), "listen = \"a:1\": this address is given twice"),
             (few, "workers = 1: each of 2 loops needs one; give a number from 2 to 1024"),
             (many, "readers = 5000: each of 2 loops"),
             (writers, "writers = 1: each of 2 loops"),

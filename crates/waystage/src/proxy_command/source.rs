@@ -59,6 +59,9 @@ impl Source {
 
 /// The argument for a key, if there is one.
 fn flag_of(key: &str) -> Option<&str> {
+    if key.starts_with("listen.") {
+        return Some("listen");
+    }
     let Some(pool) = key.strip_prefix("pools.0.") else { return (!key.contains('.') && key != "pools").then_some(key) };
     match pool.split('.').next() {
         Some("servers") => Some("server"),
@@ -92,6 +95,8 @@ mod tests {
         assert_eq!(alone(flags(3)), "--replicas 3: there are 2 servers; give a number from 1 to 2");
         assert!(alone(ProxyFile::default()).starts_with("there are no servers; give --server"));
         assert_eq!(alone(ProxyFile { loops: Some(0), ..flags(1) }), "--loops 0: give a number from 1 to 250");
+        let line = alone(ProxyFile { listen: Some(vec!["127.0.0.1:5".into(); 2]), ..flags(1) });
+        assert_eq!(line, "--listen 127.0.0.1:5: this address is given twice; leave one of them out");
     }
 
     #[test]
