@@ -112,6 +112,26 @@ def test_a_comparison_of_the_same_contrast_as_a_rule_is_not_said_twice(reported)
         assert comparisons(dataclasses.replace(content, analysis=analysis)) == []
 
 
+def test_a_law_that_does_not_hold_is_a_reservation(reported):
+    content = read_content(reported)
+    assert not any("laws" in line.text for line in reliance(content))
+    first, *others = content.analysis.configurations
+    broken = [replace(first.laws[0], residual=-0.053, limit=0.04, broken=1), *first.laws[1:]]
+    analysis = replace(content.analysis, configurations=[replace(first, laws=broken), *others])
+    (line,) = (one for one in reliance(dataclasses.replace(content, analysis=analysis)) if "laws" in one.text)
+    assert line.kind == "note" and line.text.startswith("1 of ")
+    assert f"with {content.label(first.name)}, interactive response time law" in line.text
+    assert line.text.endswith("is off by -5.30 %, limit 4.00 %.")
+
+
+def test_only_lines_that_are_drawn_are_explained(reported):
+    text = (reported / "report.html").read_text()
+    curves = read_analysis(reported).curves
+    assert ("Vertical lines" in text) == any(
+        bend and bend.load is not None for curve in curves for bend in (curve.knee, curve.first_slow)
+    )
+
+
 def test_a_loosened_limit_stands_beside_the_usual_one(reported):
     content = read_content(reported)
     gates = replace(content.spec.gates, steal_max=0.3, loosened=["steal_max"], usual={"steal_max": 0.1})

@@ -156,7 +156,7 @@ def test_the_curves_of_a_run():
     facts = curve_facts(found)
     assert (
         len(facts) == 2
-        and facts[0].startswith("all trials, along clients: knee (90 % of the best throughput) at")
+        and facts[0].startswith("all trials, throughput along clients: knee (90 % of the best throughput) at")
         and facts[1].endswith(".")
     )
     # Three loads are too few for a curve, and the value size is not a load.

@@ -9,13 +9,16 @@ from page_text import Page
 from synthetic import Truth, write_trial
 
 from waylab.analysis import analyse, read_analysis
+from waylab.analysis.across.intervals import share
 from waylab.predict import predict
 from waylab.report import write_report
 from waylab.report.page.content import read_content
 from waylab.report.page.gates import has_words
+from waylab.report.page.numbers import signed_percent_text
 from waylab.report.tables.limits import utilisation_table
 from waylab.report.tables.result import operations_table, results_table
-from waylab.report.tables.trust import conditions_table
+from waylab.report.tables.table import filled
+from waylab.report.tables.trust import conditions_table, within_table
 from waylab.runfolder.files import read_run
 
 FIGURES = [
@@ -135,6 +138,28 @@ def test_every_number_in_the_figures_is_in_a_json_of_the_run_folder(reported):
             for key, value in row.items():
                 if isinstance(value, int | float) and key != "rank" and row != {"ratio": 1}:
                     assert str(value) in known, (name, key, value)
+
+
+def test_numbers_have_as_many_digits_as_they_need():
+    assert signed_percent_text(-0.000001) == "0 %" and signed_percent_text(0.01234) == "+1.23 %"
+    assert signed_percent_text(-0.1234) == "-12.3 %" and signed_percent_text(14.95) == "+1,495 %"
+
+
+def test_a_share_of_a_whole_has_no_interval_above_one():
+    found = share([0.9, 0.95, 1.0])
+    assert found.high == 1 and found.low is not None and 0 < found.low < found.mean
+
+
+def test_columns_without_any_value_are_left_out():
+    assert filled(["a", "b", "c"], [["x", "–", "–"], ["y", "–", "1"]]) == (
+        ["a", "c"],
+        [["x", "–"], ["y", "1"]],
+    )
+
+
+def test_trials_that_are_too_short_for_intervals_are_one_sentence(reported):
+    text = within_table(read_content(reported))
+    assert "<table" not in text and "No trial has an interval of its own" in text and "too short" in text
 
 
 def test_text_from_the_specification_is_escaped(reported):

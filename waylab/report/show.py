@@ -3,6 +3,7 @@
 At most `LINES_MAX` lines, so that the answer is still on the screen when the run has ended.
 """
 
+import re
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +21,7 @@ from waylab.runfolder.analysis import Configuration, Operation
 LINES_MAX = 25
 """Lines of a summary."""
 # Lines of each part, at most.
-_QUESTION, _WARNING, _SENTENCE, _RULES, _BARS, _TRUST = 2, 2, 5, 4, 8, 3
+_QUESTION, _WARNING, _SENTENCE, _RULES, _BARS, _TRUST = 2, 2, 5, 4, 8, 4
 _BAR_WIDTH = 14
 _NAME_WIDTH = 34
 # A line with its style.
@@ -58,7 +59,14 @@ def _print(console: Console, lines: Sequence[Line]) -> None:
 
 
 def _wrapped(text: str, width: int, lines_max: int, indent: str = "") -> list[str]:
-    """Break a text into lines; a text of more than `lines_max` lines is cut and ends with an ellipsis."""
+    """Break a text into at most `lines_max` lines. A single line ends after a sentence if one fits.
+
+    Otherwise, a text that is too long ends with an ellipsis.
+    """
+    sentences = re.split(r"(?<=[.]) ", text)
+    whole = (" ".join(sentences[:count]) for count in range(len(sentences), 0, -1))
+    if lines_max == 1:
+        text = next((part for part in whole if len(part) <= width), text)
     return textwrap.wrap(text, width, max_lines=max(1, lines_max), placeholder=" …", subsequent_indent=indent)
 
 

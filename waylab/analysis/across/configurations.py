@@ -6,7 +6,7 @@ from hdrh.histogram import HdrHistogram
 from msgspec import Struct
 
 from waylab.analysis.across.axes import place
-from waylab.analysis.across.intervals import geometric, interval, positive
+from waylab.analysis.across.intervals import geometric, interval, positive, share
 from waylab.analysis.across.shapes import shape
 from waylab.analysis.trial import histograms, stages
 from waylab.analysis.trial.law_checks import worst_laws
@@ -70,7 +70,7 @@ def _configuration(planned: PlannedTrial, members: list[TrialResult], chosen: Ax
         miss_ratio=positive([1 - hits for hits in hit_ratios]),
         queue_length=_queue_length(many),
         generator_cpu_share=positive([one.generator_cpu_share for one in many]),
-        busy_share=positive(_known(one.cpu.busy_share for one in many)),
+        busy_share=share(_known(one.cpu.busy_share for one in many)),
         laws=worst_laws(many),
         operations={name: _operation(name, histogram, many) for name, histogram in merged.items()},
         distribution=histograms.curve(merged["all"]) if "all" in merged else [],

@@ -39,9 +39,13 @@ def curve_results(
 def curve_facts(curves: list[Curve]) -> list[str]:
     """Say for every line where it bends and where it becomes slow."""
     return [
-        f"{curve.series}, along {curve.x}: {bend.text}."
+        f"{curve.series}, {words} along {curve.x}: {bend.text}."
         for curve in curves
-        for bend in (curve.knee, curve.crossing, curve.first_slow)
+        for words, bend in (
+            ("throughput", curve.knee),
+            ("throughput", curve.crossing),
+            (f"{_PERCENT}th percentile of the response time", curve.first_slow),
+        )
         if bend is not None
     ]
 

@@ -33,6 +33,12 @@ def positive(values: Sequence[float]) -> Interval:
     return _refused(positive_mean_interval(values))
 
 
+def share(values: Sequence[float]) -> Interval:
+    """Mean of shares of a whole, with a 95 % interval within 0 and 1."""
+    found = positive(values)
+    return found if found.high is None else replace(found, high=max(found.mean or 0.0, min(found.high, 1.0)))
+
+
 def geometric(values: Sequence[float]) -> Interval:
     """Geometric mean of independent values above zero with its 95 % interval."""
     return _refused(geometric_interval(values))

@@ -132,7 +132,12 @@ def first_slow_load(
     if np.isnan(found):
         return _none(f"no load is {factor:g} times as slow as the smallest one")
     return _with_interval(
-        float(found), runs, first, seed, confidence, f"first load above {factor:g} times unloaded"
+        float(found),
+        runs,
+        first,
+        seed,
+        confidence,
+        f"it first exceeds {factor:g} times its value at the smallest load",
     )
 
 

@@ -17,8 +17,8 @@ _KEY = (
     ("stage-shares", "cpu-time", "factorial-variation"),
 )
 _STAGES = (
-    "Stages of a request: parse, route (choose its servers), admit, queue (wait for a slot), send, backend (wait for "
-    "the server\u2019s reply), reply."
+    "Stages of a request: parse, route (choose its servers), admit (into the queue, or refuse), queue (wait for a "
+    "slot), send, backend (wait for the server\u2019s reply), reply."
 )
 KEY_HEIGHT = 150
 """Height of the figures of the first screen, in pixels."""
@@ -49,13 +49,24 @@ def _warnings(content: Content) -> str:
 
 def _reading(content: Content) -> str:
     """Define trials, blocks and the lines in the figures."""
-    bends = [bend for curve in content.analysis.curves for bend in (curve.knee, curve.first_slow) if bend]
+    drawn = [
+        words
+        for words, bends in (
+            (
+                "smallest load with 90\u00a0% of the best throughput (dashed, \u201cknee\u201d)",
+                [curve.knee for curve in content.analysis.curves],
+            ),
+            (
+                "first load whose 95th percentile has doubled (dotted)",
+                [curve.first_slow for curve in content.analysis.curves],
+            ),
+        )
+        if any(bend and bend.load is not None for bend in bends)
+    ]
     words = "A trial measures one configuration once; a block is one trial of every configuration. "
     words += f"This run has {_blocks(content)}. "
     words += "Thin lines through the marks: 95\u00a0% confidence intervals of the means across blocks."
-    if any(bend.load is not None for bend in bends):
-        words += " Vertical lines: smallest load with 90\u00a0% of the best throughput (dashed, "
-        words += "\u201cknee\u201d), first load whose 95th percentile has doubled (dotted)."
+    words += f" Vertical lines: {', '.join(drawn)}." if drawn else ""
     if any("all" in c.stages for c in content.configurations):
         words += f" {_STAGES}"
     return f'<p class="soft small">{words}</p>' if content.configurations else ""
@@ -87,7 +98,7 @@ def verdict_box(content: Content) -> str:
     if not decisions:
         lines.insert(0, f"<li>It would be refuted by: {escape(spec.refutation)}</li>")
     items = "".join(lines)
-    tested = "<p>It makes these claims, and is refuted if any of them is:</p>" if decisions else ""
+    tested = "<p>It makes these claims, and is refuted if any of them is refuted:</p>" if decisions else ""
     return (
         f'<div class="verdict {_CLASSES.get(verdict, "")}" id="rules"><h2>Hypothesis: {escape(verdict)}</h2>'
         f'<p class="soft">{escape(spec.hypothesis)}</p>{tested}<ul class="marks">{items}</ul></div>'

@@ -34,7 +34,9 @@ def signed_percent_text(value: float | None) -> str:
     """Write a relative error."""
     if value is None:
         return NONE
-    return f"{100 * value:+.2f} %" if abs(value) < 10 else f"{100 * value:+,.0f} %"
+    digits = 2 if abs(value) < 0.1 else 1 if abs(value) < 1 else 0
+    text = f"{100 * value:+,.{digits}f} %"
+    return "0 %" if value == 0 or float(text[1:-2].replace(",", "")) == 0 else text
 
 
 def ratio_text(value: float | None) -> str:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from waylab.report.page.content import Content
 from waylab.report.page.gates import gate_limit, gate_value, gate_words
+from waylab.report.page.laws import law_words
+from waylab.report.page.numbers import percent_text, signed_percent_text
 from waylab.runfolder.trial_numbers import Gate
 
 _GATES_MAX = 4
@@ -29,7 +31,7 @@ class Reliance:
 
 def reliance(content: Content) -> list[Reliance]:
     """Return the lines for and against the data."""
-    return [*_gates(content), *_loosened(content), *_arms(content), *_size(content)]
+    return [*_gates(content), *_loosened(content), *_arms(content), *_laws(content), *_size(content)]
 
 
 def _gates(content: Content) -> list[Reliance]:
@@ -111,6 +113,24 @@ def _arms(content: Content) -> list[Reliance]:
             kind = {True: "good", False: "bad", None: "note"}[c.control.found]
             lines.append(Reliance(kind, f"Positive control: {c.control.text}."))
     return lines
+
+
+def _laws(content: Content) -> list[Reliance]:
+    """Report the operational laws that do not hold in some trial, with the one that is furthest beyond its limit."""
+    checks = [(law, c.name) for c in content.configurations for law in c.laws]
+    broken = [(law, name) for law, name in checks if law.broken and law.residual is not None]
+    if not broken:
+        return []
+    law, name = max(broken, key=lambda pair: abs(pair[0].residual or 0.0) / pair[0].limit)
+    count, total = sum(law.broken for law, _ in broken), sum(law.trials for law, _ in checks)
+    return [
+        Reliance(
+            "note",
+            f"{count} of {total} checks of operational laws failed. In the worst case, with "
+            f"{content.label(name)}, {law_words(law.name)} is off by {signed_percent_text(law.residual)}, "
+            f"limit {percent_text(law.limit)}.",
+        )
+    ]
 
 
 def _size(content: Content) -> list[Reliance]:

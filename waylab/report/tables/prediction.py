@@ -13,7 +13,7 @@ from waylab.report.page.numbers import (
     signed_percent_text,
     time_text,
 )
-from waylab.report.tables.table import table
+from waylab.report.tables.table import filled, table
 from waylab.runfolder.prediction import Forecast
 
 
@@ -47,7 +47,7 @@ def models_table(content: Content) -> str:
         "error",
         "why not",
     ]
-    return table(headings, rows, "Error is predicted / measured - 1.")
+    return table(*filled(headings, rows), "Error is predicted / measured - 1.")
 
 
 def models_summary_table(content: Content) -> str:
@@ -74,7 +74,7 @@ def models_summary_table(content: Content) -> str:
         "largest",
         "where its parameters come from",
     ]
-    return table(headings, rows, "Absolute relative errors over the configurations.")
+    return table(*filled(headings, rows), "Absolute relative errors over the configurations.")
 
 
 def held_out_table(content: Content) -> str:
@@ -110,7 +110,9 @@ def held_out_table(content: Content) -> str:
 
 
 def _both(measured: float | None, predicted: float | None, text: Callable[[float], str]) -> str:
-    return f"{shown(measured, text)} → {shown(predicted, text)}"
+    return (
+        shown(measured, text) if predicted is None else f"{shown(measured, text)} → {shown(predicted, text)}"
+    )
 
 
 def _parameter(name: str, value: float | list[float]) -> str:

@@ -2,6 +2,8 @@
 
 from html import escape
 
+from waylab.runfolder.words import NONE
+
 
 def table(headings: list[str], rows: list[list[str]], caption: str = "", classes: str = "") -> str:
     """Build a table from cells that are HTML already; the headings are plain text."""
@@ -15,6 +17,12 @@ def table(headings: list[str], rows: list[list[str]], caption: str = "", classes
     words = f"<caption>{escape(caption)}</caption>" if caption else ""
     parts = f"{words}<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
     return f'<div class="frame"><table class="{classes}">{parts}</table></div>'
+
+
+def filled(headings: list[str], rows: list[list[str]]) -> tuple[list[str], list[list[str]]]:
+    """Leave out the columns in which no row has a value."""
+    kept = [place for place in range(len(headings)) if any(row[place] not in ("", NONE) for row in rows)]
+    return [headings[place] for place in kept], [[row[place] for place in kept] for row in rows]
 
 
 def definitions(pairs: list[tuple[str, str]]) -> str:

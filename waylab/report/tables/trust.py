@@ -5,6 +5,7 @@ from html import escape
 
 from waylab.report.page.content import Content
 from waylab.report.page.gates import gate_limit, gate_value, gate_words, is_lower_limit
+from waylab.report.page.laws import law_words
 from waylab.report.page.numbers import (
     NONE,
     interval,
@@ -135,7 +136,7 @@ def laws_table(content: Content) -> str:
     rows = [
         [
             escape(content.label(c.name)),
-            escape(law.name),
+            escape(law_words(law.name)),
             shown(law.expected, _plain),
             shown(law.found, _plain),
             shown(law.residual, signed_percent_text),
@@ -149,18 +150,20 @@ def laws_table(content: Content) -> str:
     return table(
         headings,
         rows,
-        "Operational laws between numbers that were measured independently, in the trial that is furthest off.",
+        "Operational laws between numbers that were measured independently, in the trial that is furthest off. "
+        "N: requests in flight, X: throughput, R: response time, Z: think time.",
     )
 
 
 def within_table(content: Content) -> str:
     """Warm-up, effective sample sizes and intervals of every trial that was used."""
-    rows = []
+    rows, reasons = [], set()
     for trial in content.analysis.trials:
         within = trial.numbers.within if trial.used and trial.numbers else None
         if within is None or within.warm_up is None or within.throughput_per_s is None:
             continue
         throughput, percentiles = within.throughput_per_s, within.percentiles_ns
+        reasons.add((within.warm_up.text, _why_not(within)))
         rows.append(
             [
                 escape(trial.id),
@@ -173,6 +176,11 @@ def within_table(content: Content) -> str:
                 escape(_why_not(within)),
             ]
         )
+    if len(reasons) == 1 and all(reasons.copy().pop()):
+        # A table in which every trial has the same reason and no interval answers no question.
+        warm_up, why = reasons.pop()
+        words = f"No trial has an interval of its own. Warm-up: {warm_up}. Interval: {why}."
+        return f'<p class="note">{escape(words)}</p>'
     headings = [
         "trial",
         "seconds",
@@ -243,7 +251,7 @@ def _holds(law: WorstLaw) -> str:
 
 
 def _plain(value: float | None) -> str:
-    return NONE if value is None else f"{value:,.4g}"
+    return NONE if value is None else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def _mark(kept: bool | None) -> str:

@@ -10,7 +10,7 @@ from waylab.runfolder.analysis import Analysis, Comparison, Configuration, Famil
 from waylab.runfolder.metric_words import metric_words
 from waylab.runfolder.numbers import Interval
 from waylab.runfolder.run import GateLimits
-from waylab.runfolder.words import level_text
+from waylab.runfolder.words import level_text, rate_text, time_text
 
 
 def facts(content: Analysis, limits: GateLimits) -> list[str]:
@@ -47,10 +47,10 @@ def _peaks(content: Analysis) -> list[str]:
         response_ns = best.operations["all"].response_mean_ns.mean if "all" in best.operations else None
         where = f" at {level_text(x, best.levels[x])}" if x else ""
         response = (
-            f", with a mean response time of {response_ns / 1e6:.3f} ms" if response_ns is not None else ""
+            f", with a mean response time of {time_text(response_ns)}" if response_ns is not None else ""
         )
         sentences.append(
-            f"{name}: the highest mean throughput is {best.throughput_per_s.mean:.0f} requests/s"
+            f"{name}: the highest mean throughput is {rate_text(best.throughput_per_s.mean)} requests/s"
             f"{_plus_minus(best.throughput_per_s)}{where}{response}."
         )
     return sentences
@@ -69,10 +69,14 @@ def _last_steps(content: Analysis) -> list[str]:
             rate = after.throughput_per_s.known_mean() / before.throughput_per_s.known_mean() - 1
             response = _response_ns(after) / _response_ns(before) - 1
             sentences.append(
-                f"{series}: from {before.levels[x]} to {level_text(x, after.levels[x])} the mean throughput changes by "
-                f"{100 * rate:+.1f} % and the mean response time by {100 * response:+.1f} %."
+                f"{series}: from {before.levels[x]} to {level_text(x, after.levels[x])}, the mean throughput "
+                f"{_changed(rate)} and the mean response time {_changed(response)}."
             )
     return sentences
+
+
+def _changed(share: float) -> str:
+    return f"{'rises' if share >= 0 else 'falls'} by {100 * abs(share):.1f} %"
 
 
 def _response_ns(configuration: Configuration) -> float:
@@ -84,7 +88,9 @@ def _plus_minus(interval: Interval) -> str:
         return (
             f" ({interval.count} trials, no interval)" if interval.count > 1 else " (one trial, no interval)"
         )
-    return f" (95 % interval {interval.low:.0f} to {interval.high:.0f}, {interval.count} trials)"
+    return (
+        f" (95 % interval {rate_text(interval.low)} to {rate_text(interval.high)}, {interval.count} trials)"
+    )
 
 
 def answer(content: Analysis) -> list[str]:

@@ -154,8 +154,8 @@ def _where(
         of_messages = stage[0] == "backend" and best.description.protocol == "messages"
         words = "waiting for the database" if of_messages else _STAGES.get(stage[0], "")
         parts.append(
-            f"requests spend {share_text(stage[1])} of their {time_text(total_ns)} in the "
-            f"{best.description.middle} {words} (stage {stage[0]})"
+            f"a request spends {time_text(total_ns)} in the {best.description.middle}, "
+            f"{share_text(stage[1])} of it {words} (stage {stage[0]})"
         )
     foreign = foreign_share(
         [trial for trial in trials if trial.used and trial.content.configuration == best.name]
@@ -171,7 +171,7 @@ def _where(
         )
     if rises and not limit:
         parts.append(f"the last step still adds {share_text(rises)} throughput")
-    return f"{head} {_joined(parts)}." if parts else f"{head} nothing else was measured."
+    return f"{head}, {_joined(parts)}." if parts else f"{head} nothing else was measured."
 
 
 def _joined(parts: Sequence[str]) -> str:
