@@ -195,3 +195,39 @@ def test_the_last_refusal_is_raised():
     with pytest.raises(ProblemError) as caught:
         client.queues()
     assert caught.value.type == "shutting-down" and transport.asked == 1
+
+
+class Waiting(httpx.BaseTransport):
+    """A service without messages whose longest wait is half a second."""
+
+    def __init__(self):
+        self.waits_ms = []
+
+    def handle_request(self, request):
+        self.waits_ms.append(int(request.url.params.get("wait", "0ms").removesuffix("ms")))
+        if self.waits_ms[-1] > 500:
+            document = {
+                "type": "urn:waystage:problem:invalid-request",
+                "title": "T",
+                "status": 400,
+                "detail": "d",
+            }
+            return httpx.Response(400, json=document | {"longest_wait_ms": 500})
+        time.sleep(self.waits_ms[-1] / 1000)
+        return httpx.Response(204)
+
+
+def test_a_wait_is_split_only_where_the_service_limits_it():
+    transport = Waiting()
+    client = Client("http://service", transport=transport)
+    assert client.pop("q", wait_s=1.2) is None
+    assert transport.waits_ms[0] in range(1100, 1201) and transport.waits_ms[1:3] == [500, 500]
+    assert len(transport.waits_ms) <= 5 and all(wait_ms <= 500 for wait_ms in transport.waits_ms[1:])
+    asked = len(transport.waits_ms)
+    assert client.pop("q", wait_s=0.6) is None
+    assert transport.waits_ms[asked] == 500, "the client remembers the limit"
+
+
+def test_the_service_states_its_longest_wait(url):
+    reply = httpx.post(f"{url}/v1/queues/q/messages:pop?wait=61s")
+    assert (reply.status_code, reply.json()["longest_wait_ms"]) == (400, 60_000)

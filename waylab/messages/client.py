@@ -1,6 +1,7 @@
 """The client, with one method for each operation. It retries only requests that were certainly not applied."""
 
 import json
+import math
 import random
 import time
 from collections.abc import Iterable
@@ -13,8 +14,6 @@ import httpx
 from waylab.messages.errors import InDoubtError, MessagesError, ProblemError, UnreachableError
 from waylab.messages.message import Message, Outgoing, duration, of_document, of_headers, stage_times_s
 
-# A long wait is split into several requests, so that the limit of the service does not matter.
-_POLL_PIECE_S = 20.0
 _PROBLEM = "urn:waystage:problem:"
 _NOT_REACHED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _FIRST_PAUSE_S = 0.1
@@ -52,6 +51,8 @@ class Client:
             headers["Authorization"] = f"Bearer {token}"
         self._timeout_s = timeout_s
         self._retry_for_s = retry_for_s
+        # The service's limit of a wait, as soon as it has refused a longer one.
+        self._longest_wait_s = math.inf
         # Loading all certificate authorities takes longer than a hundred requests, and only TLS needs them.
         is_secret = not url.startswith("http://")
         self._http = httpx.Client(base_url=url, headers=headers, transport=transport, verify=is_secret)
@@ -235,13 +236,22 @@ class Client:
         self._request("POST", f"/v1/leases/{_quoted(lease_token)}/nack", {"delay": duration(delay_s)})
 
     def _poll(self, path: str, parameters: dict[str, str | None], wait_s: float) -> httpx.Response:
-        """Fetch messages, and repeat the request until there is one or the wait is over."""
+        """Fetch messages, and repeat the request until there is one or the wait is over.
+
+        If the service refuses the wait as too long, the following requests have its longest wait.
+        """
         deadline_s = time.monotonic() + wait_s
         while True:
-            piece_s = min(max(deadline_s - time.monotonic(), 0.0), _POLL_PIECE_S)
+            piece_s = min(max(deadline_s - time.monotonic(), 0.0), self._longest_wait_s)
             piece_ms = int(piece_s * 1000)
             asked = parameters | ({"wait": f"{piece_ms}ms"} if piece_ms else {})
-            reply = self._request("POST", path, asked, wait_s=piece_s)
+            try:
+                reply = self._request("POST", path, asked, wait_s=piece_s)
+            except ProblemError as error:
+                if error.longest_wait_s is None or error.longest_wait_s >= piece_s:
+                    raise
+                self._longest_wait_s = error.longest_wait_s
+                continue
             is_empty = reply.status_code == httpx.codes.NO_CONTENT or (
                 "max" in parameters and not reply.json()["messages"]
             )
@@ -315,7 +325,10 @@ def _problem(reply: httpx.Response) -> MessagesError:
         document: dict[str, Any] = reply.json()
         problem_type = str(document["type"]).removeprefix(_PROBLEM)
         title, detail = str(document["title"]), str(document["detail"])
+        longest_ms = document.get("longest_wait_ms")
+        longest_wait_s = None if longest_ms is None else float(longest_ms) / 1000
     except (ValueError, KeyError, TypeError):
+        longest_wait_s = None
         problem_type, title, detail = "", reply.reason_phrase, f"{reply.url}: {reply.text[:200]}"
     if problem_type == "in-doubt":
         return InDoubtError(f"{reply.request.method} {reply.url}: {detail}")
@@ -325,7 +338,12 @@ def _problem(reply: httpx.Response) -> MessagesError:
         retry_after_s = None
     # Only the service can guarantee that a request was not applied; a proxy before it cannot.
     return ProblemError(
-        problem_type, reply.status_code, title, detail, retry_after_s if problem_type else None
+        problem_type,
+        reply.status_code,
+        title,
+        detail,
+        retry_after_s if problem_type else None,
+        longest_wait_s,
     )
 
 

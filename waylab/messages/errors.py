@@ -20,11 +20,18 @@ class ProblemError(MessagesError):
         title: a short description, which can change.
         detail: one sentence, which can change.
         retry_after_s: seconds after which to retry; None if a retry is useless.
+        longest_wait_s: the service's limit, if the wait of the request was longer; otherwise None.
 
     """
 
     def __init__(
-        self, type_: str, status: int, title: str, detail: str, retry_after_s: float | None = None
+        self,
+        type_: str,
+        status: int,
+        title: str,
+        detail: str,
+        retry_after_s: float | None = None,
+        longest_wait_s: float | None = None,
     ) -> None:
         super().__init__(f"{title}: {detail} ({type_ or 'no problem document'}, {status})")
         self.type = type_
@@ -32,6 +39,7 @@ class ProblemError(MessagesError):
         self.title = title
         self.detail = detail
         self.retry_after_s = retry_after_s
+        self.longest_wait_s = longest_wait_s
 
 
 class InDoubtError(MessagesError):

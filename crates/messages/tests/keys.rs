@@ -104,6 +104,33 @@ fn concurrent_sends_with_a_key_are_stored_once() {
     }
 }
 
+/// The delay and the expiry of the first send apply, whatever the queue's expiry and those of the repeat are.
+#[test]
+fn a_repeat_is_answered_after_the_expiry_was_shortened() {
+    let Some(database) = Database::start() else { return };
+    let running = serve(&database.config());
+    let mut alice = Client::connect(running.address(), "alice");
+    assert_eq!(alice.short("PUT", "/v1/queues/q").0, 201);
+    let path = "/v1/queues/q/messages?delay=10s";
+    let (first, _) = reply_of(&send(&mut alice, path, "k", "x"));
+    let (batch_path, batch) =
+        ("/v1/queues/q/messages:batch", r#"{"messages":[{"body":"1"},{"body":"2","delay":"10s"}]}"#);
+    let (ids, _) = reply_of(&send(&mut alice, batch_path, "b", batch));
+    assert_eq!(alice.ask("PUT", "/v1/queues/q", r#"{"expiry": "5s"}"#).status, 204);
+    assert_eq!(reply_of(&send(&mut alice, path, "k", "x")), (first.clone(), true));
+    assert_eq!(reply_of(&send(&mut alice, "/v1/queues/q/messages?delay=20s", "k", "x")), (first.clone(), true));
+    assert_eq!(reply_of(&send(&mut alice, SEND, "k", "x")), (first, true));
+    assert_eq!(reply_of(&send(&mut alice, batch_path, "b", batch)), (ids, true));
+    for (key, body, expected) in [("k", "y", "idempotency-key-reused"), ("new", "x", "never-visible")] {
+        let reply = send(&mut alice, path, key, body);
+        assert_eq!(reply.status, 422, "{key}");
+        assert!(reply.text().contains(&format!("urn:waystage:problem:{expected}")), "{}", reply.text());
+    }
+    assert_eq!(alice.ask("POST", path, "x").status, 422, "without a key");
+    assert_eq!((database.number(STORED), database.number("SELECT count(*) FROM invisible_message")), (1, 2));
+    running.stop().unwrap();
+}
+
 #[test]
 fn a_key_is_deleted_after_its_retention() {
     let Some(database) = Database::start() else { return };

@@ -64,3 +64,40 @@ fn a_poll_is_woken_by_a_send_through_another_service() {
     here.stop().unwrap();
     there.stop().unwrap();
 }
+
+/// A poll belongs to the queue that it began to wait for, not to a new one of the same name.
+#[test]
+fn a_poll_ends_when_its_queue_is_deleted_and_created_again() {
+    let Some(database) = Database::start() else { return };
+    let config = Config { poll_interval: NEVER, ..database.config() };
+    let (here, there) = (serve(&config), serve(&config));
+    let mut client = Client::connect(there.address(), "alice");
+    assert_eq!(client.short("PUT", "/v1/queues/q").0, 201);
+    while database.number(LISTENING) < 3 {
+        sleep(Duration::from_millis(20));
+    }
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let connected = runtime.block_on(tokio_postgres::connect(&database.server.url(), tokio_postgres::NoTls));
+    let (other, connection) = connected.unwrap();
+    runtime.spawn(connection);
+    let run = |statements: &str| runtime.block_on(other.batch_execute(statements)).unwrap();
+    for _ in 0..3 {
+        let waiting = [poll(here.address()), poll(there.address())];
+        // Long enough for the polls to find nothing and be announced.
+        sleep(Duration::from_millis(700));
+        // A poll that tries again now finds the new queue.
+        run("BEGIN; LOCK TABLE message IN ACCESS EXCLUSIVE MODE");
+        assert_eq!(client.short("DELETE", "/v1/queues/q").0, 204);
+        assert_eq!(client.short("PUT", "/v1/queues/q").0, 201);
+        run("COMMIT");
+        for waiting in waiting {
+            let (status, text) = soon(waiting, || 0);
+            assert!(status == 404 && text.contains("unknown-queue"), "{status} {text}");
+        }
+        let later = poll(there.address());
+        sleep(Duration::from_millis(300));
+        assert_eq!(soon(later, || client.send("/v1/queues/q/messages", "new")), (200, "new".into()));
+    }
+    here.stop().unwrap();
+    there.stop().unwrap();
+}

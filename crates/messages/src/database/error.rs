@@ -10,6 +10,9 @@ pub(crate) enum DatabaseError {
     Postgres(#[from] tokio_postgres::Error),
     #[error("it does not answer")]
     Silent,
+    /// The server has just refused a connection for this reason.
+    #[error("{0}")]
+    Refused(String),
     /// The commit waited longer than `replication-timeout`.
     #[error("a commit waited for a synchronous standby longer than replication-timeout")]
     Unreplicated,
@@ -62,10 +65,25 @@ impl DatabaseError {
         if is_pooler(&error) { DatabaseError::Pooler } else { DatabaseError::Postgres(error) }
     }
 
+    /// The reason if the server answers and refuses the connection: it has no connection left, or does not accept the role. A server that
+    /// starts or stops does not count.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        const REFUSALS: [&str; 4] = ["28", "3D", "42", "53"];
+        let error = match self {
+            DatabaseError::Postgres(error) => error,
+            DatabaseError::Refused(reason) => return Some(reason.clone()),
+            _ => return None,
+        };
+        error
+            .code()
+            .is_some_and(|code| REFUSALS.iter().any(|class| code.code().starts_with(class)))
+            .then(|| one_line(error))
+    }
+
     /// Whether only a human can solve it. Otherwise the database may just not be up yet.
     pub(crate) fn is_lasting(&self) -> bool {
         match self {
-            DatabaseError::Silent | DatabaseError::Unreplicated => false,
+            DatabaseError::Silent | DatabaseError::Refused(_) | DatabaseError::Unreplicated => false,
             DatabaseError::Schema(SchemaError::Postgres(error)) => is_forbidden(error),
             DatabaseError::Schema(_) | DatabaseError::Pooler => true,
             DatabaseError::Postgres(error) => {

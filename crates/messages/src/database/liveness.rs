@@ -87,7 +87,8 @@ pub(crate) struct Liveness {
 #[derive(Debug)]
 enum LookUp {
     Open(Client),
-    Failed(Instant),
+    /// When the attempt failed, and why, if the server refused the connection.
+    Failed(Instant, Option<String>),
 }
 
 impl ServerProcess {
@@ -225,14 +226,14 @@ impl Liveness {
         let client = match state.take() {
             Some(LookUp::Open(client)) if !client.is_closed() => client,
             // Many connections can be silent at the same time. Their checks wait here for each other.
-            Some(LookUp::Failed(at)) if at.elapsed() < RETRY_AFTER => {
-                *state = Some(LookUp::Failed(at));
-                return Err(DatabaseError::Silent);
+            Some(LookUp::Failed(at, refusal)) if at.elapsed() < RETRY_AFTER => {
+                *state = Some(LookUp::Failed(at, refusal.clone()));
+                return Err(refusal.map_or(DatabaseError::Silent, DatabaseError::Refused));
             }
             _ => match self.connector.connect_alone(LOOK_UP_WITHIN).await {
                 Ok(client) => client,
                 Err(error) => {
-                    *state = Some(LookUp::Failed(Instant::now()));
+                    *state = Some(LookUp::Failed(Instant::now(), error.refusal()));
                     return Err(error);
                 }
             },

@@ -14,7 +14,10 @@ pub(crate) async fn run(liveness: Liveness, health: Arc<Health>) {
         health.set_database(match liveness.is_writable().await {
             Ok(true) => Ok(()),
             Ok(false) => Err(Failure::NotReady("the database is read-only".into())),
-            Err(_) => Err(Failure::DatabaseDown),
+            Err(error) => Err(match error.refusal() {
+                Some(reason) => Failure::NotReady(format!("the database refuses a connection: {reason}")),
+                None => Failure::DatabaseDown,
+            }),
         });
         tokio::time::sleep(EVERY).await;
     }

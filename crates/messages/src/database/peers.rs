@@ -48,6 +48,8 @@ struct State {
     polled: BTreeSet<String>,
     /// To send: these queues have changed.
     changed_queues: BTreeSet<String>,
+    /// To send: these queues were deleted.
+    deleted_queues: BTreeSet<String>,
 }
 
 impl Peers {
@@ -60,10 +62,19 @@ impl Peers {
     /// A queue has changed. Wakes the polls of this service, and notifies peers that have polls there.
     pub(crate) fn notify(&self, queue: &str) {
         self.long_polls.wake(queue);
+        self.notify_peers(queue, |state| &mut state.changed_queues);
+    }
+
+    /// A queue was deleted. Ends the polls of this service, and notifies peers that have polls there.
+    pub(crate) fn notify_deleted(&self, queue: &str) {
+        self.long_polls.end(queue);
+        self.notify_peers(queue, |state| &mut state.deleted_queues);
+    }
+
+    fn notify_peers(&self, queue: &str, queues: impl Fn(&mut State) -> &mut BTreeSet<String>) {
         let mut state = self.lock();
-        if state.polled_elsewhere.get(queue).is_some_and(|until| *until > self.clock.now())
-            && state.changed_queues.insert(queue.into())
-        {
+        let is_polled = state.polled_elsewhere.get(queue).is_some_and(|until| *until > self.clock.now());
+        if is_polled && queues(&mut state).insert(queue.into()) {
             self.has_outgoing.notify_one();
         }
     }
@@ -119,7 +130,7 @@ impl Peers {
         }
     }
 
-    /// Handles a notification. Other programs at the database can send any payload; at worst it wakes polls for nothing.
+    /// Handles a notification. Other programs at the database can send any payload; at worst it wakes or ends polls for nothing.
     fn receive(&self, payload: &str) {
         let mut fields = payload.split(' ');
         if fields.next() == Some(self.name.as_str()) {
@@ -127,6 +138,7 @@ impl Peers {
         }
         match fields.next() {
             Some("changed") => fields.for_each(|queue| self.long_polls.wake(queue)),
+            Some("deleted") => fields.for_each(|queue| self.long_polls.end(queue)),
             Some("polled") => {
                 let now = self.clock.now();
                 let mut state = self.lock();
@@ -153,11 +165,12 @@ impl Peers {
 
     /// All notifications to send, in as few payloads as possible.
     fn outgoing(&self) -> Vec<String> {
-        let (polled, changed_queues) = {
-            let mut state = self.lock();
-            (std::mem::take(&mut state.polled), std::mem::take(&mut state.changed_queues))
+        let [polled, deleted, changed] = {
+            let state = &mut *self.lock();
+            [&mut state.polled, &mut state.deleted_queues, &mut state.changed_queues].map(std::mem::take)
         };
-        [("polled", polled), ("changed", changed_queues)]
+        // A deletion first: a change may be of the new queue.
+        [("polled", polled), ("deleted", deleted), ("changed", changed)]
             .iter()
             .flat_map(|(what, queues)| self.payloads(what, queues))
             .collect()
@@ -222,12 +235,15 @@ mod tests {
         let place = services[1].long_polls.enter("q").unwrap();
         services[1].announce_poll("q");
         deliver(&services);
-        let notify = place.notify.clone();
-        let mut woken = std::pin::pin!(notify.notified());
+        let waiters = place.waiters.clone();
+        let mut woken = std::pin::pin!(waiters.notify.notified());
         woken.as_mut().enable();
         services[0].notify("q");
         deliver(&services);
         woken.await;
+        services[0].notify_deleted("p");
+        deliver(&services);
+        assert!(!place.is_deleted());
         services[1].announce_polls();
         assert_eq!(services[1].outgoing(), ["b polled q"], "repeated as long as the poll waits");
         drop(place);

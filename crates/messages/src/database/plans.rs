@@ -34,7 +34,8 @@ const CASES: &[(&str, &str, i64)] = &[
     ("-- Each fetch takes", "'{0}', '{q1}', '{bob}', '{alice}', '{1}', '{0}', '{0}', '{0}', '{0}'", 120),
     ("-- Reads the oldest messages", "'{q1}', '{bob}', '{alice}', '{1}'", 60),
     ("-- Deletes messages of leases", "'{1}', '{1000000004}', '{{secret}}'", 60),
-    ("-- Applies this action", "'{1}', '{1000000004}', '{{secret}}', '{1}'", 60),
+    ("-- Extends leases", "'{1}', '{1000000004}', '{{secret}}', '{1}'", 60),
+    ("-- Nacks leases", "'{2}', '{1000000005}', '{{secret}}', '{0}', true", 60),
     ("-- The indices of leases", "'{1}', '{1000000004}', '{{secret}}'", 60),
     // These look at many queues or messages, up to a limit.
     ("-- For each receiver, the queues", "'{bob}', '', 1000, NULL, 10000", 120_000),
@@ -57,9 +58,10 @@ const CASES: &[(&str, &str, i64)] = &[
     ("DELETE FROM queue WHERE deleted_at", "", 60),
 ];
 /// Statements that look rows up by key, also if the statistics say that the tables are empty. Others can then sort a whole table.
-const LOOKUPS: [&str; 5] = [
+const LOOKUPS: [&str; 6] = [
     "-- Deletes messages of leases",
-    "-- Applies this action",
+    "-- Extends leases",
+    "-- Nacks leases",
     "-- The indices of leases",
     "DELETE FROM message WHERE ctid = ANY (ARRAY(\n    SELECT ctid FROM message",
     "DELETE FROM queue WHERE deleted_at",

@@ -22,6 +22,8 @@ pub(crate) struct Problem {
     retry_after_s: Option<u32>,
     /// The value of `WWW-Authenticate`.
     challenge: Option<&'static str>,
+    /// The limit that the `wait` of the request exceeded.
+    longest_wait: Option<Duration>,
 }
 
 impl Problem {
@@ -31,7 +33,15 @@ impl Problem {
             "{problem_type} with {status} is not in PROBLEM_TYPES"
         );
         let retry_after_s = (status == StatusCode::SERVICE_UNAVAILABLE).then_some(RETRY_AFTER_S);
-        Problem { status, problem_type, title, detail: detail.into(), retry_after_s, challenge: None }
+        Problem {
+            status,
+            problem_type,
+            title,
+            detail: detail.into(),
+            retry_after_s,
+            challenge: None,
+            longest_wait: None,
+        }
     }
 
     /// The name of a queue, sender or receiver is not valid.
@@ -46,6 +56,12 @@ impl Problem {
     /// A parameter, header or document cannot be parsed.
     pub(crate) fn invalid_request(detail: impl Into<String>) -> Problem {
         Problem::new(StatusCode::BAD_REQUEST, "invalid-request", "Invalid request", detail)
+    }
+
+    /// The request would wait for longer than the limit.
+    pub(crate) fn wait_too_long(longest: Duration) -> Problem {
+        let problem = Problem::invalid_request(format!("wait: the longest is {}", quantity::duration_text(longest)));
+        Problem { longest_wait: Some(longest), ..problem }
     }
 
     /// The message would be deleted before its delay ends.
@@ -134,12 +150,17 @@ impl Problem {
 
     /// The problem document.
     pub(crate) fn document(&self) -> Value {
-        json!({
+        let mut document = json!({
             "type": format!("urn:waystage:problem:{}", self.problem_type),
             "title": self.title,
             "status": self.status.as_u16(),
             "detail": self.detail,
-        })
+        });
+        if let Some(longest) = self.longest_wait {
+            // For programs, because the detail can change.
+            document["longest_wait_ms"] = json!(longest.as_millis());
+        }
+        document
     }
 
     /// The problem as an HTTP response.

@@ -47,7 +47,9 @@ pub(crate) fn response(
         Answer::ExpiredLeases(unsettled) if format == ReplyFormat::Json => {
             large(&documents::NotAcknowledged { not_acknowledged: unsettled }, reserve())
         }
-        Answer::Created(false) | Answer::Deleted | Answer::ExpiredLeases(_) => empty(StatusCode::NO_CONTENT),
+        Answer::Created(false) | Answer::Deleted | Answer::ExpiredLeases(_) | Answer::Returned(_) => {
+            empty(StatusCode::NO_CONTENT)
+        }
     }
 }
 

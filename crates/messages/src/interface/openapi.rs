@@ -229,6 +229,10 @@ fn problem(status: u16, types: &[&ProblemType]) -> (String, Response) {
         .property("title", text())
         .property("status", ObjectBuilder::new().schema_type(Type::Integer).enum_values(Some([status])))
         .property("detail", text());
+    let schema = match status {
+        400 => schema.property("longest_wait_ms", ObjectBuilder::new().schema_type(Type::Integer)),
+        _ => schema,
+    };
     let schema = ["type", "title", "status", "detail"].into_iter().fold(schema, ObjectBuilder::required);
     let descriptions: Vec<String> =
         types.iter().map(|problem_type| format!("`{}`: {}", problem_type.name, problem_type.description)).collect();

@@ -44,7 +44,11 @@ pub(crate) const PROBLEM_TYPES: &[ProblemType] = &[
     problem_type("overloaded", 503, "a limit of waiting requests, connections or memory is reached; nothing was done"),
     problem_type("shutting-down", 503, "the service is shutting down; nothing was done"),
     problem_type("database-down", 503, "the database is unreachable; nothing was done"),
-    problem_type("not-ready", 503, "the database is read-only, or a background loop of the service is stuck"),
+    problem_type(
+        "not-ready",
+        503,
+        "the database is read-only or refuses connections, or a background loop of the service is stuck",
+    ),
     problem_type("database-error", 503, "the database is full, read-only or too slow; nothing was done"),
     problem_type(
         "in-doubt",

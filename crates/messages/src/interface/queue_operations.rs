@@ -75,7 +75,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         id: "deleteQueue",
         permission: Some(Permission::Admin),
         summary: "Deletes a queue with its messages, leases and idempotency keys.",
-        details: "Waiting polls get 404 at once.",
+        details: "Waiting polls get 404, even if a queue of this name is created at once.",
         parameters: &[QUEUE],
         body: Body::Nothing,
         replies: &[reply(204, Content::Nothing, "It is gone.")],

@@ -60,7 +60,7 @@ impl Admission {
             // Only the last attempt counts: an earlier one may have passed a stage that this one does not reach.
             *measurements = parsed;
             // Registered before the attempt, so that a message that is stored during the attempt is not missed.
-            let mut woken = pin!(poll.notify.notified());
+            let mut woken = pin!(poll.waiters.notify.notified());
             woken.as_mut().enable();
             let answer = self.submit_once(work.clone(), caller.clone(), None, measurements).await;
             let left = deadline.after(self.clock.now());
@@ -76,6 +76,10 @@ impl Admission {
             if is_over || !keeps_waiting {
                 return Ok(answer?);
             }
+            // A poll for a deleted queue must not wait for a new queue of the same name.
+            if poll.is_deleted() {
+                return Err(Failure::UnknownQueue.into());
+            }
             was_admitted = true;
             self.peers.announce_poll(&queue);
             tokio::select! {
@@ -83,6 +87,9 @@ impl Admission {
                 () = tokio::time::sleep(left.min(self.poll_interval)) => {}
                 _ = shutdown.changed() => {}
                 () = caller.socket.left() => return Err(Failure::ClientClosed.into()),
+            }
+            if poll.is_deleted() {
+                return Err(Failure::UnknownQueue.into());
             }
         }
     }
@@ -110,14 +117,17 @@ impl Admission {
         self.dispatcher.push(Job { work, measurements: *measurements, caller, _reservation: bodies, back });
         let JobResult { measurements: passed, result, reservation } = receiver.await.map_err(|_| lost)?;
         *measurements = passed;
-        if is_due_soon && result.is_ok() {
-            self.redelivery.wake();
-        }
-        if let (Some((queue, is_deleted)), Ok(_)) = (changed, &result) {
-            self.peers.notify(&queue);
-            if is_deleted {
+        match (&result, changed) {
+            (Ok(Answer::Returned(queue)), _) => self.peers.notify(queue),
+            (Ok(_), Some((queue, true))) => {
+                self.peers.notify_deleted(&queue);
                 self.cleanup.wake();
             }
+            (Ok(_), Some((queue, false))) => self.peers.notify(&queue),
+            _ => {}
+        }
+        if is_due_soon && matches!(&result, Ok(answer) if !matches!(answer, Answer::Returned(_))) {
+            self.redelivery.wake();
         }
         result.map(|answer| (answer, reservation))
     }

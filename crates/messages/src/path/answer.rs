@@ -8,6 +8,7 @@ use crate::path::failure::Failure;
 use crate::path::lease::{LeaseAction, LeaseRequest};
 use crate::path::memory::Memory;
 use crate::path::statement::fetch::Fetched;
+use crate::path::statement::leases::LeaseOutcome;
 use crate::path::statement::send::Sent;
 use crate::path::work::{Answer, Job, Page, Scope, SendRequest, Work};
 use clock::{Clock, Nanos, Stage};
@@ -140,9 +141,9 @@ impl Worker<'_> {
         self.stamp(jobs.iter_mut(), sent);
         match outcome {
             Ok(all) => {
-                for (job, expired) in jobs.into_iter().zip(all) {
+                for (job, outcome) in jobs.into_iter().zip(all) {
                     let result = lease_request(&job)
-                        .map_or(Err(Failure::LeaseExpired), |request| lease_answer(request, &expired));
+                        .map_or(Err(Failure::LeaseExpired), |request| lease_answer(request, outcome));
                     job.end(result);
                 }
             }
@@ -298,11 +299,14 @@ fn lease_request(job: &Job) -> Option<&LeaseRequest> {
     if let Work::Lease(request) = &job.work { Some(request) } else { None }
 }
 
-fn lease_answer(request: &LeaseRequest, expired: &[usize]) -> Result<Answer, Failure> {
-    if request.is_single && !expired.is_empty() {
+fn lease_answer(request: &LeaseRequest, outcome: LeaseOutcome) -> Result<Answer, Failure> {
+    if request.is_single && !outcome.failed.is_empty() {
         return Err(Failure::LeaseExpired);
     }
-    Ok(Answer::ExpiredLeases(expired.iter().map(|place| request.written[*place].clone()).collect()))
+    if let Some(queue) = outcome.returned_to {
+        return Ok(Answer::Returned(queue));
+    }
+    Ok(Answer::ExpiredLeases(outcome.failed.iter().map(|place| request.written[*place].clone()).collect()))
 }
 
 /// Distributes the messages among the jobs in their order of arrival.

@@ -1,7 +1,7 @@
 //! Requests that wait for a message in a queue, and their wake-up. They wait in memory and occupy no database connection.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
 
@@ -16,7 +16,15 @@ pub(crate) struct LongPolls {
 #[derive(Debug, Default)]
 struct State {
     polls: usize,
-    queues: HashMap<String, (Arc<Notify>, usize)>,
+    queues: HashMap<String, (Arc<Waiters>, usize)>,
+}
+
+/// What the requests that wait for one queue share.
+#[derive(Debug, Default)]
+pub(crate) struct Waiters {
+    pub(crate) notify: Notify,
+    /// The queue that they wait for was deleted. Another one may have its name.
+    is_deleted: AtomicBool,
 }
 
 /// A request that waits for a queue, until it is dropped.
@@ -24,7 +32,7 @@ struct State {
 pub(crate) struct LongPoll {
     long_polls: Arc<LongPolls>,
     queue: String,
-    pub(crate) notify: Arc<Notify>,
+    pub(crate) waiters: Arc<Waiters>,
 }
 
 impl LongPolls {
@@ -42,14 +50,23 @@ impl LongPolls {
         state.polls += 1;
         let entry = state.queues.entry(queue.to_string()).or_default();
         entry.1 += 1;
-        Some(LongPoll { long_polls: self.clone(), queue: queue.to_string(), notify: entry.0.clone() })
+        Some(LongPoll { long_polls: self.clone(), queue: queue.to_string(), waiters: entry.0.clone() })
     }
 
     /// The queue has changed. All requests that wait for it try again together, in one statement.
     pub(crate) fn wake(&self, queue: &str) {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((notify, _)) = state.queues.get(queue) {
-            notify.notify_waiters();
+        if let Some((waiters, _)) = state.queues.get(queue) {
+            waiters.notify.notify_waiters();
+        }
+    }
+
+    /// The queue was deleted. The requests that wait for it end; later ones wait for a new queue of this name.
+    pub(crate) fn end(&self, queue: &str) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((waiters, _)) = state.queues.remove(queue) {
+            waiters.is_deleted.store(true, Ordering::Release);
+            waiters.notify.notify_waiters();
         }
     }
 
@@ -69,11 +86,19 @@ impl LongPolls {
     }
 }
 
+impl LongPoll {
+    /// Whether the queue was deleted since the request began to wait.
+    pub(crate) fn is_deleted(&self) -> bool {
+        self.waiters.is_deleted.load(Ordering::Acquire)
+    }
+}
+
 impl Drop for LongPoll {
     fn drop(&mut self) {
         let mut state = self.long_polls.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.polls -= 1;
-        if let Some(entry) = state.queues.get_mut(&self.queue) {
+        let entry = state.queues.get_mut(&self.queue);
+        if let Some(entry) = entry.filter(|(waiters, _)| Arc::ptr_eq(waiters, &self.waiters)) {
             entry.1 -= 1;
             if entry.1 == 0 {
                 state.queues.remove(&self.queue);
@@ -92,15 +117,20 @@ mod tests {
         let first = long_polls.enter("q").unwrap();
         let second = long_polls.enter("q").unwrap();
         assert!(long_polls.enter("p").is_none());
-        let notify = first.notify.clone();
-        let mut woken = std::pin::pin!(notify.notified());
+        let waiters = first.waiters.clone();
+        let mut woken = std::pin::pin!(waiters.notify.notified());
         woken.as_mut().enable();
         long_polls.wake("p");
         long_polls.wake("q");
         woken.await;
         drop((second, long_polls.enter("q")));
         assert_eq!(long_polls.len(), 1);
+        long_polls.end("q");
+        let later = long_polls.enter("q").unwrap();
+        assert!(first.is_deleted() && !later.is_deleted());
         drop(first);
+        assert_eq!(long_polls.queues(), ["q"], "of the new queue");
+        drop(later);
         assert_eq!((long_polls.len(), long_polls.state.lock().unwrap().queues.len()), (0, 0));
     }
 }

@@ -164,6 +164,8 @@ pub(crate) enum Answer {
     Queue(QueueState),
     /// Done, except for these lease tokens, whose leases had expired.
     ExpiredLeases(Vec<String>),
+    /// A nack has returned its message to this queue.
+    Returned(String),
 }
 
 /// How a job ended.
@@ -320,6 +322,7 @@ impl Answer {
         let number = match self {
             Answer::Stored(ids) | Answer::Replayed(ids) => ids.len(),
             Answer::Messages(messages) => messages.len(),
+            Answer::Returned(_) => 1,
             Answer::ExpiredLeases(expired) => usize::from(requested).saturating_sub(expired.len()),
             _ => 0,
         };

@@ -134,7 +134,7 @@ impl QueryParameters<'_> {
         let Some(text) = self.get("wait") else { return Ok(Duration::ZERO) };
         match quantity::duration(text) {
             Ok(wait) if wait <= self.limits.long_poll => Ok(wait),
-            Ok(_) => Err(Problem::invalid_request(format!("wait: the longest is {:?}", self.limits.long_poll))),
+            Ok(_) => Err(Problem::wait_too_long(self.limits.long_poll)),
             Err(error) => Err(Problem::invalid_request(format!("wait: {error}"))),
         }
     }

@@ -3,8 +3,12 @@
 use crate::path::lease::{LeaseAction, LeaseRequest, LeaseToken};
 use crate::path::statement::prepare::Statements;
 use crate::path::statement::standby::wait_for_standby;
-use tokio_postgres::types::ToSql;
+use std::time::Duration;
 use tokio_postgres::{Client, Error, Row};
+
+/// Pauses before a nack tries again to lock the row of a queue.
+const PAUSES_OF_NACKS: [Duration; 4] =
+    [Duration::from_millis(1), Duration::from_millis(2), Duration::from_millis(4), Duration::from_millis(8)];
 
 /// The parameters of leases that are handled together.
 #[derive(Default)]
@@ -15,34 +19,84 @@ struct Columns<'r> {
     times_ms: Vec<i64>,
 }
 
+/// The result of one request about leases.
+#[derive(Debug, Default)]
+pub(crate) struct LeaseOutcome {
+    /// The indices of the leases for which it failed.
+    pub(crate) failed: Vec<usize>,
+    /// The queue to which a nack has returned its message.
+    pub(crate) returned_to: Option<String>,
+}
+
 impl Statements {
-    /// Applies one action to the leases of all requests. Returns for each request the indices of the leases for which it failed: those that
-    /// were lost and, except for acknowledgements, those that have expired.
+    /// Applies one action to the leases of all requests. It fails for leases that were lost and, except for
+    /// acknowledgements, for those that have expired.
     pub(crate) async fn apply_lease_action(
         &self,
         client: &Client,
         action: LeaseAction,
         all: &[&LeaseRequest],
-    ) -> Result<Vec<Vec<usize>>, Error> {
+    ) -> Result<Vec<LeaseOutcome>, Error> {
         let leases: Vec<(&LeaseToken, i64)> =
             all.iter().flat_map(|request| request.tokens.iter().map(|token| (token, request.time_ms))).collect();
+        let mut returned_to = vec![None; leases.len()];
         let is_applied = match action {
+            LeaseAction::Nack => self.nack(client, &leases, &mut returned_to).await?,
             LeaseAction::Acknowledge => self.acknowledge(client, &leases).await?,
-            LeaseAction::Extend | LeaseAction::Nack => {
+            LeaseAction::Extend => {
                 let Columns { queues, ids, secrets, times_ms } = Columns::of(leases.iter());
-                let parameters: [&(dyn ToSql + Sync); 4] = [&queues, &ids, &secrets, &times_ms];
-                let rows = client.query(&self.lease_actions[action as usize], &parameters).await?;
+                let rows = client.query(&self.lease_actions[1], &[&queues, &ids, &secrets, &times_ms]).await?;
                 let mut is_applied = vec![false; leases.len()];
                 places(&rows).for_each(|place| is_applied[place] = true);
                 is_applied
             }
         };
-        let mut is_applied = is_applied.into_iter();
-        let failed = |request: &&LeaseRequest| {
-            let mine = is_applied.by_ref().take(request.tokens.len()).enumerate();
-            mine.filter_map(|(place, is_applied)| (!is_applied).then_some(place)).collect()
+        let mut outcomes = is_applied.into_iter().zip(returned_to);
+        let outcome = |request: &&LeaseRequest| {
+            let mut outcome = LeaseOutcome::default();
+            for (place, (is_applied, queue)) in outcomes.by_ref().take(request.tokens.len()).enumerate() {
+                if !is_applied {
+                    outcome.failed.push(place);
+                }
+                outcome.returned_to = outcome.returned_to.or(queue);
+            }
+            outcome
         };
-        Ok(all.iter().map(failed).collect())
+        Ok(all.iter().map(outcome).collect())
+    }
+
+    /// Nacks leases, and returns for each whether this succeeded. Adds the queues to which messages have returned. A message whose queue is
+    /// locked after several attempts is left to the redelivery. Most such locks are held for the time of one commit, by the redelivery
+    /// itself, by the reader of low-water marks or by another service.
+    async fn nack(
+        &self,
+        client: &Client,
+        leases: &[(&LeaseToken, i64)],
+        returned_to: &mut [Option<String>],
+    ) -> Result<Vec<bool>, Error> {
+        let mut is_applied = vec![false; leases.len()];
+        let mut left: Vec<usize> = (0..leases.len()).collect();
+        for pause in PAUSES_OF_NACKS.map(Some).into_iter().chain([None]) {
+            let Columns { queues, ids, secrets, times_ms } = Columns::of(left.iter().map(|index| &leases[*index]));
+            let rows =
+                client.query(&self.lease_actions[2], &[&queues, &ids, &secrets, &times_ms, &pause.is_none()]).await?;
+            let mut contended = Vec::new();
+            for (place, row) in places(&rows).zip(&rows) {
+                let index = left[place];
+                if row.get(2) {
+                    contended.push(index);
+                } else {
+                    is_applied[index] = true;
+                    returned_to[index] = row.get(1);
+                }
+            }
+            left = contended;
+            match pause {
+                Some(pause) if !left.is_empty() => tokio::time::sleep(pause).await,
+                _ => break,
+            }
+        }
+        Ok(is_applied)
     }
 
     /// Acknowledges leases, and returns for each whether this succeeded. It fails only for lost leases. If a message is gone and its lease

@@ -18,12 +18,6 @@ const LEASE_COLUMNS: &str = ", leased.queue_id, replace(leased.lease_secret::tex
 
 const EXTEND: &str = "UPDATE invisible_message AS m SET is_backing_off = false, due_at = now() + interval '1 millisecond' * coalesce(nullif(request.time_ms, 0), \
     (SELECT lease_ms FROM queue WHERE queue.id = m.queue_id), {default_ms}) FROM locked AS request";
-const NACK: &str = "UPDATE invisible_message AS m SET lease_secret = NULL, due_at = now() + interval '1 millisecond' * CASE WHEN request.time_ms >= 0 THEN request.time_ms \
-    ELSE coalesce((SELECT {backoff_ms} FROM queue WHERE queue.id = m.queue_id), 0) END FROM locked AS request";
-/// A nacked lease cannot be acknowledged any more.
-const AFTER_NACK: &str =
-    ", lost AS (INSERT INTO lost_lease (queue_id, id, secret) SELECT * FROM applied ON CONFLICT DO NOTHING)";
-
 /// The statement that takes messages out, extended to lease them.
 fn receive(take: &str) -> String {
     let then = include_str!("lease.sql").replace("{default_ms}", DEFAULT_VISIBILITY_TIMEOUT_MS);
@@ -58,14 +52,9 @@ fn acknowledge() -> String {
 
 /// One statement for each [`LeaseAction`], in its order.
 fn lease_actions() -> [String; 3] {
-    let text = include_str!("lease_action.sql");
-    let action = |name: &str, change: &str, then: &str| {
-        let commented = text.replacen("{change}", name, 1);
-        let change =
-            change.replace("{default_ms}", DEFAULT_VISIBILITY_TIMEOUT_MS).replace("{backoff_ms}", &backoff_ms("m"));
-        commented.replace("{change}", &change).replace("{then}", then)
-    };
-    [acknowledge(), action("extend", EXTEND, ""), action("nack", NACK, AFTER_NACK)]
+    let extend = EXTEND.replace("{default_ms}", DEFAULT_VISIBILITY_TIMEOUT_MS);
+    let extend = include_str!("extend.sql").replace("{extend}", &extend);
+    [acknowledge(), extend, include_str!("nack.sql").replace("{backoff_ms}", &backoff_ms("m"))]
 }
 
 /// The pause before a message is redelivered, in milliseconds, as an expression about a message and its row `queue`: it doubles with each

@@ -11,6 +11,19 @@ WITH request AS MATERIALIZED (
     -- Requests with a message that the queue's expiry would delete before its delay ends. The expiry of the message was checked before.
     SELECT DISTINCT place FROM unnest($4::bigint[], $7::bigint[], $8::bigint[]) AS t (place, delay_ms, expiry_ms) JOIN request USING (place)
     WHERE delay_ms >= coalesce(nullif(t.expiry_ms, 0), request.expiry_ms)
+), repeated AS MATERIALIZED (
+    -- Requests among them that repeat an earlier send, whose delay and expiry apply. The lock makes the commit wait for a synchronous standby.
+    SELECT place, known.ids, known.content_hash <> sent.content_hash AS is_reused
+    FROM (
+        SELECT place, request.queue_id, request.sender, key,
+            sha256(string_agg(sha256(convert_to(receiver, 'UTF8')) || sha256(body), ''::bytea ORDER BY nth)) AS content_hash
+        FROM unnest($4::bigint[], $5::text[], $6::bytea[]) WITH ORDINALITY AS t (place, receiver, body, nth) JOIN request USING (place)
+        WHERE key <> '' AND place IN (SELECT never_visible.place FROM never_visible)
+        GROUP BY place, request.queue_id, request.sender, key
+    ) AS sent CROSS JOIN LATERAL (
+        SELECT ids, content_hash FROM idempotency_key AS k
+        WHERE k.queue_id = sent.queue_id AND k.sender = sent.sender AND k.key = sent.key LIMIT 1 FOR UPDATE
+    ) AS known
 ), arrived AS MATERIALIZED (
     SELECT place, nth, queue_id, receiver, sender, body, delay_ms, now() + expiry_ms * interval '1 millisecond' AS expires_at,
         nextval('message_id') AS id
@@ -50,6 +63,7 @@ WITH request AS MATERIALIZED (
     SELECT id, queue_id, receiver, sender, now(), body, expires_at, 0, now() + delay_ms * interval '1 millisecond'
     FROM fresh WHERE delay_ms > 0
 )
-SELECT place, ids, coalesce(is_replayed, false) AS is_replayed, coalesce(is_reused, false) AS is_reused,
-    place IN (SELECT never_visible.place FROM never_visible) AS is_never_visible
-FROM request LEFT JOIN decided USING (place) ORDER BY place
+SELECT place, coalesce(decided.ids, repeated.ids) AS ids, coalesce(is_replayed, repeated.ids IS NOT NULL) AS is_replayed,
+    coalesce(decided.is_reused, repeated.is_reused, false) AS is_reused,
+    repeated.ids IS NULL AND place IN (SELECT never_visible.place FROM never_visible) AS is_never_visible
+FROM request LEFT JOIN decided USING (place) LEFT JOIN repeated USING (place) ORDER BY place

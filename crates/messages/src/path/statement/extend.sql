@@ -1,4 +1,4 @@
--- Applies this action to leases that have not expired: {change}. A message that waits for its queue's backoff has an expired lease.
+-- Extends leases that have not expired. A message that waits for its queue's backoff has an expired lease.
 -- Several requests for one lease count as one. The places of expired and unknown leases are not returned. Sorted, so that two such
 -- statements lock rows in the same order.
 WITH request AS MATERIALIZED (
@@ -14,8 +14,8 @@ WITH request AS MATERIALIZED (
         FOR UPDATE
     ) AS found
 ), applied AS (
-    {change}
+    {extend}
     WHERE m.ctid = request.row
     RETURNING request.queue_id, request.id, request.secret
-){then}
+)
 SELECT place FROM request JOIN applied USING (queue_id, id, secret)
