@@ -186,6 +186,14 @@ def test_a_manifest_shows_every_change(run_folder, name):
     assert gate.passed is False and "load.json is not what the trial left" in gate.text
 
 
+def test_another_server_is_found(run_folder):
+    """Before, it was found only in systems whose server leaves records."""
+    directory = with_manifest(run_folder)
+    changed(directory / paths.TRIAL, lambda trial: trial.update(server="other"))
+    gate = gate_of(result_of(run_folder), "agreement")
+    assert gate.passed is False and "the server was other, planned: " in gate.text
+
+
 def test_records_of_another_trial_are_found(run_folder):
     planned, directory = trial_of(run_folder)
     other = next(

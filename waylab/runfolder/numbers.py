@@ -36,7 +36,7 @@ class Ratio(Struct, frozen=True, kw_only=True):
     excludes_1: bool | None  # whether the interval excludes 1; null without an interval
     equivalent: bool | None  # result of the equivalence test; null without a margin or an interval
     no_worse: bool | None = None  # result of the one-sided test against the margin; null without a margin
-    degrees: int = 0  # degrees of freedom of the error
+    degrees: float = 0  # degrees of freedom of the error
     error: float | None = None  # standard error of the ratio's logarithm
     p: float | None = None  # p-value of the two-sided test of ratio 1
     p_family: float | None = None  # the same, adjusted for the family of comparisons (Holm)

@@ -68,7 +68,7 @@ class Contrast:
 
     estimate: float
     error: float | None
-    degrees: int
+    degrees: float
 
     def interval(self, confidence: float = CONFIDENCE) -> tuple[float, float] | None:
         """Return the t interval; None with fewer than `DEGREES_MIN` degrees of freedom."""

@@ -28,7 +28,7 @@ class PairedRatio:
     excludes_1: bool | None
     equivalent: bool | None
     no_worse: bool | None
-    degrees: int
+    degrees: float
     error: float | None
     p: float | None
     reason: str

@@ -140,8 +140,7 @@ def _outcome(plan: PlannedTrial, outcome: TrialOutcome, load: LoadSummary) -> It
     if not outcome.manifest:
         return
     wanted = plan.system.get("backends", {}).get("server")
-    # Only the embedded server leaves the records of a cache, so these systems can run both servers.
-    if "cache" in plan.description.record_files and wanted in _SERVERS:
+    if "backends" in plan.description.programs and wanted in _SERVERS:
         if outcome.server not in _SERVERS[wanted]:
             yield f"the server was {outcome.server}, planned: {wanted}"
     if "database" in plan.description.programs:
