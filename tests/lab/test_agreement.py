@@ -13,6 +13,7 @@ from test_hostile_folders import changed
 
 from waylab.analysis import analyse, analyse_trial
 from waylab.analysis.trial import histograms
+from waylab.analysis.trial.merged_agreement import _rounded_alike
 from waylab.errors import LabError
 from waylab.run import create_run
 from waylab.runfolder import paths
@@ -438,3 +439,12 @@ def test_a_trial_of_a_machine_that_counts_cpu_time_otherwise_is_not_used(run_fol
     assert found.trials_used == 7
     (reasons,) = [trial.reasons for trial in found.trials if trial.id == planned.id]
     assert "was written on another machine" in " ".join(reasons)
+
+
+def test_a_rounded_number_of_a_part_is_no_contradiction():
+    """The load generator reads 0.009166666666666665 and writes 0.009166666666666663 into the merged summary."""
+    content = {"user_s": 0.03, "share": 0.009166666666666665, "rates": [1.5], "seed": 3, "name": None}
+    assert _rounded_alike(content | {"share": 0.009166666666666663}, content)
+    for wrong in ({"share": 0.0092}, {"seed": 4}, {"name": "x"}, {"rates": [1.5, 1.5]}, {"rates": [1.6]}):
+        assert not _rounded_alike(content | wrong, content)
+    assert not _rounded_alike({"seed": 3}, content)

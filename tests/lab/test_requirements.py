@@ -246,6 +246,10 @@ def test_control_groups_of_version_2(tmp_path):
     procs = group.create("server", 0.5)
     assert procs == root / str(me) / "server" / "cgroup.procs"
     assert (procs.parent / "cpu.max").read_text() == "5000 10000"
+    with pytest.raises(KeyError), group.without_quotas():
+        assert (procs.parent / "cpu.max").read_text() == "max 10000"
+        raise KeyError
+    assert (procs.parent / "cpu.max").read_text() == "5000 10000"
     weights = [(root / str(me) / part / "cpu.weight").read_text() for part in (".", "server")]
     assert weights == ["10000", "50"], "all hosts before other programs, and each by its cores"
     assert (
@@ -266,7 +270,11 @@ def test_control_groups_of_version_1_and_none_at_all(tmp_path):
     )
     hierarchy = cgroups.find_hierarchy(mounts)
     assert hierarchy == cgroups.Hierarchy(1, tmp_path)
-    procs = cgroups.CpuGroups(hierarchy, this_process()).create("server", 1.5)
+    groups = cgroups.CpuGroups(hierarchy, this_process())
+    procs = groups.create("server", 1.5)
+    assert (procs.parent / "cpu.cfs_quota_us").read_text() == "15000"
+    with groups.without_quotas():
+        assert (procs.parent / "cpu.cfs_quota_us").read_text() == "-1"
     assert (procs.parent / "cpu.cfs_quota_us").read_text() == "15000"
     assert (procs.parent / "cpu.cfs_period_us").read_text() == "10000"
     weights = [(place / "cpu.shares").read_text() for place in (procs.parents[1], procs.parent)]

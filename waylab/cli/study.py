@@ -32,20 +32,22 @@ class _Experiment:
     plan: Plan
     directory: Path | None
 
-    def measured(self) -> set[str]:
-        """Return the names of the trials that are measured."""
-        directory = self.directory
-        if directory is None:
-            return set()
-        outcomes = {trial.id: read_trial(directory, trial.id) for trial in self.plan.trials}
-        return {name for name, outcome in outcomes.items() if outcome and outcome.status == MEASURED}
+    def measured(self) -> dict[str, float]:
+        """Return the names of the measured trials, and how long each took."""
+        if self.directory is None:
+            return {}
+        outcomes = [read_trial(self.directory, trial.id) for trial in self.plan.trials]
+        return {one.id: one.took_s for one in outcomes if one and one.status == MEASURED}
 
     def left_s(self) -> float:
         """Return the expected duration of the trials that are not measured."""
         if self.directory and (self.directory / paths.ANALYSIS).is_file():
             return 0.0
         done = self.measured()
-        return sum(trial.expected_s for trial in self.plan.trials if trial.id not in done)
+        left_s = sum(trial.expected_s for trial in self.plan.trials if trial.id not in done)
+        expected_s = sum(trial.expected_s for trial in self.plan.trials if trial.id in done)
+        # The measured trials show how long programs take to start and to stop on this machine.
+        return left_s * sum(done.values()) / expected_s if done else left_s
 
 
 def run(arguments: argparse.Namespace) -> int:

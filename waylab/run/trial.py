@@ -6,6 +6,7 @@ Starts the system, loads it and stops it. `trial.json` is written last, so a tri
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -55,13 +56,15 @@ def run_trial(
     system = running_system(trial, programs, directory, testbed, database)
     database = system.database
     try:
-        with system:
-            addresses = system.start_servers()
-            system.prefill(addresses)
+        with ExitStack() as ending, system:
+            with testbed.without_quotas():
+                addresses = system.start_servers()
+                system.prefill(addresses)
             counted["before"] = database.counters() if database else None
             loads = system.start_load(addresses)
             with Telemetry(directory, system.processes, testbed, database) as telemetry:
                 _watch(trial, system, loads, telemetry, lambda: tick(time.monotonic() - started_s))
+            ending.enter_context(testbed.without_quotas())
             _check_summaries(system, loads, directory)
             system.write_summary()
             if len(loads) > 1:

@@ -5,6 +5,7 @@ The base classes are this machine without emulation. Knows nothing of roles.
 
 import socket
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -90,6 +91,10 @@ class Testbed:
     def filling_host(self, name: str | None) -> Host:
         """Return the host from which data are stored before the load of host `name`."""
         return self.host(name)
+
+    def without_quotas(self) -> AbstractContextManager[None]:
+        """Return a context in which no host has a limit of its CPU time, to prepare and to end a trial faster."""
+        return nullcontext()
 
     def facts(self) -> TestbedFacts:
         """Return the facts for `trial.json`: the kind of testbed, and the measured links."""

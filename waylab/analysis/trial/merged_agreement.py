@@ -4,11 +4,13 @@ Each check returns one line for each number that is not. The load generator merg
 (docs/load-summary.md); the analysis only adds up what the lab reads.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 from hdrh.histogram import HdrHistogram
+from msgspec import to_builtins
 
 from waylab.analysis.statistics.percentiles import rank
 from waylab.analysis.trial import histograms
@@ -77,7 +79,8 @@ def _sums(where: str, merged: object, parts: Sequence[object], names: Sequence[s
 def _parts(load: LoadSummary, parts: Sequence[LoadSummary]) -> Iterator[str]:
     """Compare what the merged summary repeats of each part with that part."""
     for index, (shown, part) in enumerate(zip(load.parts, parts, strict=True)):
-        if (shown.measured_s, shown.cpu, shown.settings) != (part.measured_s, part.cpu, part.settings):
+        sides = (to_builtins([one.measured_s, one.cpu, one.settings]) for one in (shown, part))
+        if not _rounded_alike(*sides):
             yield f"its part {index + 1} is not {paths.part_of_load(index)}"
     errors: dict[str, int] = {}
     for part in parts:
@@ -92,6 +95,19 @@ def _parts(load: LoadSummary, parts: Sequence[LoadSummary]) -> Iterator[str]:
     ):
         if found != wanted:
             yield f"{name} is {found}, and {wanted} by its parts"
+
+
+def _rounded_alike(one: object, other: object) -> bool:
+    """Compare two contents of JSON; the load generator reads a number and writes it again with an error of rounding."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(
+            _rounded_alike(value, other[key]) for key, value in one.items()
+        )
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_rounded_alike, one, other))
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=_SAME)
+    return one == other
 
 
 def _times(load: LoadSummary, parts: Sequence[LoadSummary]) -> Iterator[str]:

@@ -8,6 +8,7 @@ import math
 import os
 import signal
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,6 +72,7 @@ class CpuGroups:
         self._hierarchy = hierarchy
         self._group = hierarchy.root / str(owner)
         self._hosts: dict[str, Path] = {}
+        self._cores: dict[str, float] = {}
         self._joined: Path | None = None
         self._before: Path | None = None
         self._threads: dict[str, ThreadTimes] = {}
@@ -85,6 +87,7 @@ class CpuGroups:
             group.mkdir()
             if cores:
                 self._ration(group, *quota_and_period_us(cores))
+                self._cores[host] = cores
             self._weigh(group, cores or len(os.sched_getaffinity(0)))
         except OSError as error:
             raise TestbedError(
@@ -97,6 +100,17 @@ class CpuGroups:
         self._before = self._hierarchy.group_of_this_process() / _PROCS
         self._joined = self.create(_LAB, None)
         _write(self._joined, str(os.getpid()))
+
+    @contextlib.contextmanager
+    def without_quotas(self) -> Iterator[None]:
+        """Lift the quotas of all hosts within the context."""
+        try:
+            for host, cores in self._cores.items():
+                self._ration(self._hosts[host], None, quota_and_period_us(cores)[1])
+            yield
+        finally:
+            for host, cores in self._cores.items():
+                self._ration(self._hosts[host], *quota_and_period_us(cores))
 
     def throttled_s(self) -> dict[str, float]:
         """Return the time for which each host was throttled."""
@@ -114,6 +128,7 @@ class CpuGroups:
         self._leave()
         _remove(self._group)
         self._hosts.clear()
+        self._cores.clear()
 
     def _leave(self) -> None:
         """Move this process and its children back to their former group."""
@@ -134,12 +149,12 @@ class CpuGroups:
         # By default all hosts together would have the weight of one process outside any group.
         self._weigh(self._group, _PRECEDENCE)
 
-    def _ration(self, group: Path, quota_us: int, period_us: int) -> None:
+    def _ration(self, group: Path, quota_us: int | None, period_us: int) -> None:
         if self._hierarchy.version == 1:
             _write(group / "cpu.cfs_period_us", str(period_us))
-            _write(group / "cpu.cfs_quota_us", str(quota_us))
+            _write(group / "cpu.cfs_quota_us", str(-1 if quota_us is None else quota_us))
         else:
-            _write(group / "cpu.max", f"{quota_us} {period_us}")
+            _write(group / "cpu.max", f"{'max' if quota_us is None else quota_us} {period_us}")
 
     def _weigh(self, group: Path, processes: float) -> None:
         """Give a group the weight of this number of processes."""

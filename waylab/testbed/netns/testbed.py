@@ -7,6 +7,7 @@ import math
 import os
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -111,6 +112,10 @@ class NetnsTestbed(Testbed):
     def filling_host(self, name: str | None) -> Host:
         """Return the host from which data are stored before the load: its link is not limited."""
         return self._hosts[METER] if self._time_scale > 1 else self.host(name)
+
+    def without_quotas(self) -> AbstractContextManager[None]:
+        """Return a context in which no host has a limit of its CPU time."""
+        return self._groups.without_quotas() if self._groups else super().without_quotas()
 
     def facts(self) -> TestbedFacts:
         """Return the settings of all links and their measurements."""
