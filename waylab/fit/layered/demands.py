@@ -8,6 +8,8 @@ from waylab.fit.observations.settings import ModelSettings
 
 _KIB = 1024.0
 _NETWORK_S = 1e-7
+# Queues of a centre at which nothing waits.
+_ENDLESS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,9 @@ def parameters_of(
     if settings[0].proxies and len({one.servers for one in settings}) > 1:
         # With more servers, fewer requests share a system call on one connection.
         found.append(Parameter("proxy.per_server_s", 0.03 * max(cpu_s.get("proxy", 0.0), _NETWORK_S), 1.5))
+    if any(one.service_s > 0 for one in settings):
+        found.append(Parameter("service.factor", 1.0, 0.1))
+        response_s = max(response_s - min(one.service_s for one in settings), 0.05 * response_s)
     rest = max(0.1 * response_s, response_s - sum(cpu_s.values()))
     found.append(Parameter("delay_s", 0.5 * rest, 1.5))
     if settings[0].services and "database" in dict(settings[0].hosts):
@@ -66,6 +71,24 @@ def legs_of(one: ModelSettings) -> float:
         return 1.0
     parts = min(one.keys, one.servers)
     return (1 - one.writes_share) * parts + one.writes_share * min(one.replicas, one.servers)
+
+
+def fan_of(one: ModelSettings) -> float:
+    """Share of the times of all visits to servers that the response contains: those at once count as their slowest."""
+    parts, copies = min(one.keys, max(one.servers, 1)), min(one.replicas, max(one.servers, 1))
+    slowest = (1 - one.writes_share) * _slowest(parts) + one.writes_share * _slowest(copies)
+    return slowest / legs_of(one)
+
+
+def _service(settings: ModelSettings, factor: float, legs: float) -> list[Centre]:
+    """A given service time: a server of several workers is one that is faster, and a delay (Seidmann)."""
+    workers, time_s = max(1, settings.service_workers), factor * settings.service_s
+    queue_s, rest_s = time_s / workers, time_s * (workers - 1) / workers
+    fan = fan_of(settings)
+    found = [Centre("service", settings.servers, legs, fan, queue_s, queue_s, inside=True)]
+    if rest_s:
+        found.append(Centre("service of several workers", _ENDLESS, legs, fan, rest_s, rest_s, inside=True))
+    return found
 
 
 def _slowest(count: int) -> float:
@@ -100,10 +123,7 @@ def network_of(settings: ModelSettings, values: Mapping[str, float], foreign_sha
             batched += values.get("proxy.per_server_s", 0.0) * (settings.servers - 1)
         if role == "backends":
             visits = legs
-            parts = min(settings.keys, max(settings.servers, 1))
-            copies = min(settings.replicas, max(settings.servers, 1))
-            read, write = 1 - settings.writes_share, settings.writes_share
-            fan = (read * _slowest(parts) + write * _slowest(copies)) / legs
+            fan = fan_of(settings)
         centres.append(
             Centre(
                 role,
@@ -117,10 +137,7 @@ def network_of(settings: ModelSettings, values: Mapping[str, float], foreign_sha
             )
         )
     if settings.servers and settings.service_s > 0:
-        workers = settings.servers * max(1, settings.service_workers)
-        centres.append(
-            Centre("service", workers, legs, 1.0, settings.service_s, settings.service_s, inside=True)
-        )
+        centres += _service(settings, values.get("service.factor", 1.0), legs)
     if "commit_s" in values:
         queues = settings.lanes * max(1, settings.services) or settings.slots or settings.clients
         time_s = values["commit_s"]
