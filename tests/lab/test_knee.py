@@ -7,8 +7,6 @@ from made import made_configuration, made_spec, made_trial
 from waylab.analysis.across.curves import curve_facts, curve_results
 from waylab.analysis.statistics.knee import asymptotes_crossing, first_slow_load, knee, resampled_means
 from waylab.errors import LabError
-from waylab.fit import NotApplicableError, fit_scalability
-from waylab.models import Usl
 from waylab.runfolder.analysis import Axes
 
 LOADS = [1.0, 36, 72, 144, 180, 216, 288, 360, 432]
@@ -92,38 +90,6 @@ def test_resampled_means_have_the_variance_of_the_mean():
 def test_invalid_input_raises_one_line(call, message):
     with pytest.raises(LabError, match=message):
         call()
-
-
-SIZES = [1, 2, 4, 8, 16, 32, 64]
-
-
-def test_the_law_has_intervals_and_a_range_of_validity():
-    law = Usl(1000.0, 0.03, 5e-4)
-    curve = [law.throughput_per_s(size) for size in SIZES]
-    found = fit_scalability(SIZES, runs(np.random.default_rng(6), curve, 0.02))
-    for name in ("gamma", "alpha", "beta"):
-        low, high = found.fit.interval(name, 0.95)
-        assert low <= getattr(law, name) <= high
-    assert found.peak[0] == pytest.approx(law.peak_clients, rel=0.2)
-    assert found.reach == 128
-    for clients in np.geomspace(1.0, found.reach, 40).tolist():
-        mean, low, high = found.throughput_per_s(min(clients, found.reach))
-        assert low <= mean <= high
-    with pytest.raises(NotApplicableError, match="beyond twice the 64 that were measured"):
-        found.throughput_per_s(129)
-
-
-def test_a_peak_beyond_the_data_is_not_reported():
-    law = Usl(1000.0, 0.01, 1e-6)
-    found = fit_scalability(SIZES, [[law.throughput_per_s(size)] * 2 for size in SIZES])
-    assert found.peak is None and found.fit.warnings
-
-
-def test_too_few_loads_have_no_law():
-    with pytest.raises(NotApplicableError, match="4 numbers of clients at least, not 3"):
-        fit_scalability([1, 2, 4], [[1.0]] * 3)
-    with pytest.raises(NotApplicableError, match="above 0"):
-        fit_scalability([1, 2, 4, 8], [[1.0], [2.0], [-4.0], [8.0]])
 
 
 def measured(clients, throughput_per_s, p95_ns):

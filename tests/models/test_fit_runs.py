@@ -24,6 +24,13 @@ from waylab.fit.observations.trials import _without_contradictions
 from waylab.models import closed_network, solve
 from waylab.predict.held_out import came_true
 from waylab.predict.runs import CapacityGoal, explain_run, fit_runs, judge_runs, plan_capacity
+from waylab.predict.runs.chosen import one_sided
+from waylab.predict.runs.frames import (
+    capacity_frame,
+    explanation_frame,
+    observations_frame,
+    predictions_frame,
+)
 
 LOAD_S, PROXY_S, BACKEND_S, DELAY_S = 8e-6, 20e-6, 30e-6, 120e-6
 
@@ -277,3 +284,28 @@ def test_a_prediction_comes_true_if_as_many_are_inside_as_promised():
         for one in chosen
     ]
     assert "did not come true" in came_true(wrong)[0]
+
+
+def test_idle_and_saturated_trials_are_flagged_with_the_measurement_that_would_help():
+    random = np.random.default_rng(0)
+
+    def flag(clients: tuple[int, ...], servers: int) -> str:
+        observations = [measured(settings(count, servers), random, 0.0) for count in clients]
+        layered = LayeredModel().fit(observations)
+        return one_sided(layered, observations)
+
+    assert "measure more clients" in flag((1, 2), 5)
+    assert "measure fewer clients" in flag((64, 128, 256), 1)
+    assert flag((1, 8, 64), 1) == ""
+
+
+def test_results_are_data_frames(known_fit):
+    rows = run_of_known_truth(1)
+    assert len(observations_frame(rows)) == len(rows)
+    predictions = predictions_frame(known_fit, [settings(16, 5), settings(16, 5, value_bytes=4096)])
+    assert list(predictions["model"][:2]) == ["chosen", "layered"]
+    assert "measure a second level" in predictions["refused"].iloc[-1]
+    assert len(explanation_frame(explain_run(known_fit, settings(32, 1)))) > 5
+    goal = CapacityGoal("mean", 400e-6)
+    plan = plan_capacity(known_fit, settings(1, 1, rate_per_s=20_000.0), goal, {"servers": 1.0})
+    assert capacity_frame(plan)["cost"].iloc[0] == plan.options[0].cost

@@ -48,9 +48,8 @@ def fit(arguments: argparse.Namespace) -> int:
             spread = model.log_spreads.get(parameter)
             table.add_row(escape(parameter), _parameter(parameter, value), _around(parameter, value, spread))
         console.print(table)
-    for name, model in fitted.fits.fitted.items():
-        for text in model.unidentified:
-            console.print(f"[dim]{escape(name)}: not identified: {escape(text)}[/dim]", soft_wrap=True)
+    for text in fitted.unidentified:
+        console.print(f"[yellow]not identified: {escape(text)}[/yellow]", soft_wrap=True)
     show_reasons(console, fitted.fits.reasons)
     return 0
 
@@ -71,6 +70,8 @@ def predict(arguments: argparse.Namespace) -> int:
     console = wide_console()
     console.print(settings_text(settings, fitted), soft_wrap=True)
     _show_prediction(console, found[fitted.name])
+    for text in fitted.unidentified:
+        console.print(f"[yellow]not identified: {escape(text)}[/yellow]", soft_wrap=True)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("model", "throughput", "90 % interval", "mean response", "90 % interval"):
         table.add_column(heading, justify="left" if heading == "model" else "right")

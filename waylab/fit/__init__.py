@@ -15,7 +15,6 @@ from waylab.fit.parameters import (
     StationParameters,
 )
 from waylab.fit.repairman import fit_repairman_delay, fit_repairman_raw
-from waylab.fit.scalability import Scalability, fit_scalability
 from waylab.fit.slots import fit_slots
 
 __all__ = [
@@ -26,7 +25,6 @@ __all__ = [
     "ModelParameters",
     "NotApplicableError",
     "RepairmanParameters",
-    "Scalability",
     "SlotParameters",
     "StationParameters",
     "fit_black_box",
@@ -34,6 +32,5 @@ __all__ = [
     "fit_message_stations",
     "fit_repairman_delay",
     "fit_repairman_raw",
-    "fit_scalability",
     "fit_slots",
 ]

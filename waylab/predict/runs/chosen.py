@@ -28,6 +28,8 @@ _GAUSSIAN_PROCESS = "gaussian-process"
 _QUANTILE_BEFORE, _WEIGHT_BEFORE = 1.645, 5.0
 _ERROR_BEFORE = 0.1
 _BEYOND = 1.5
+# Utilisation below which all trials are idle, and share of the largest throughput that is as much.
+_IDLE, _SATURATED = 0.35, 0.93
 _STEEPNESS = 2.0
 _NEGLIGIBLE = 0.05
 
@@ -68,7 +70,11 @@ class FittedChosen:
     @property
     def unidentified(self) -> Sequence[str]:
         """What the trials could not identify."""
-        return self.fits.fitted[self._heaviest].unidentified
+        found = list(self.fits.fitted[self._heaviest].unidentified)
+        layered = self.layered
+        if layered is not None and (reason := one_sided(layered, self.observations)):
+            found.insert(0, reason)
+        return tuple(found)
 
     @property
     def _heaviest(self) -> str:
@@ -215,6 +221,30 @@ class FittedChosen:
         if name == CHOSEN:
             return self._blend(pair.predicted, pair.measured.settings)
         return pair.predicted.get(name)
+
+
+def one_sided(layered: FittedLayered, observations: Sequence[TrialObservation]) -> str:
+    """Why loads on one side of saturation leave capacity or delay open, with the measurement that would help."""
+    found = layered.solve([one.settings for one in observations])
+    busiest = float(found.utilisation.max())
+    if found.host_use.shape[1]:
+        busiest = max(busiest, float(found.host_use.max()))
+    if busiest < _IDLE:
+        share = f"{100 * busiest:.0f} %"
+        return (
+            f"capacity: all trials are nearly idle (the busiest part is {share} busy); measure more clients"
+        )
+    groups: dict[ModelSettings, list[tuple[int, float]]] = {}
+    for one in observations:
+        if not one.settings.rate_per_s:
+            key = replace(one.settings, clients=1)
+            groups.setdefault(key, []).append((one.settings.clients, one.throughput_per_s))
+    compared = [sorted(group) for group in groups.values() if len(group) > 1]
+    if compared and all(group[0][1] > _SATURATED * max(rate for _, rate in group) for group in compared):
+        return (
+            "delay: all trials are saturated (fewer clients have the same throughput); measure fewer clients"
+        )
+    return ""
 
 
 def _of_mean(spread: float, between: float, trials: int) -> float:
