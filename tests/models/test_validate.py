@@ -333,3 +333,40 @@ def test_the_95th_percentile_holds_behind_a_longer_queue(tmp_path):
             assert found.p95_s(one.settings, one.mean.response_middleware_s) == pytest.approx(
                 one.mean.response_p95_s, rel=0.02
             )
+
+
+def test_trials_far_from_their_median_do_not_count_and_are_flagged(tmp_path, capsys):
+    rows = tables.trials((8, 16, 32), (4, 16, 64), repetitions=3, noise=0.0)
+    right = float(rows[0]["throughput_clients_per_s"])
+    for name in ("throughput_clients_per_s", "throughput_middleware_per_s"):
+        rows[0][name] = right / 10
+    path = tables.write(tmp_path / "table.csv", rows)
+    cells, _ = cells_of(read_observations(path))
+    doubtful = [one for one in cells if one.flag]
+    assert len(doubtful) == 1
+    assert doubtful[0].throughput_per_s == pytest.approx(right)
+    assert "2 of them count; repeat it" in doubtful[0].flag
+    found = validated(capsys, path, "pools")
+    assert {one["settings"]["clients_total"] for one in found if one["flag"]} == {rows[0]["clients_total"]}
+
+
+@pytest.mark.parametrize("width", ["80", "200"])
+def test_the_text_fits_and_shows_skill_residuals_and_failures(tmp_path, capsys, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", width)
+    name = "https://example.org/a-very-long-name-of-a-data-set/that-fills-more-than-a-whole-line-of-eighty-columns"
+    rows = tables.trials((8, 16, 32), (4, 16, 64), repetitions=1, repository=name)
+    rows += tables.trials((8, 16, 32), (4, 16, 64), repetitions=1, repository=name, experiment="other")
+    for row in rows[9:12]:
+        # Nothing explains why this pool is three times as fast.
+        for column in ("throughput_clients_per_s", "throughput_middleware_per_s"):
+            row[column] = 3 * float(row[column])
+        for column in ("response_clients_ms_mean", "response_middleware_ms_mean", "worker_ms_mean"):
+            row[column] = float(row[column]) / 3
+    assert main(["validate", str(tables.write(tmp_path / "t.csv", rows)), "--split", "pools"]) == 0
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= int(width)
+    assert "gaussian-process" in out and "that of the best" in " ".join(out.split())
+    # One table for each part, with all models in it.
+    assert out.count(" p95: med.") == 2
+    assert "errors of X against each factor" in out and "4 to" not in out
+    assert "where chosen fails" in out

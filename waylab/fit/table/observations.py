@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +14,10 @@ from waylab.errors import LabError
 # A row whose throughput times response time differs from its clients by more than this breaks the interactive law.
 LAW_DEVIATION_MAX = 0.1
 _CONTRADICTION = 0.1
+# Trials of a configuration contradict each other if their throughputs differ by more than this; then only those within
+# the second ratio of their median count.
+_TRIALS_APART = 0.35
+_NEAR_MEDIAN = 0.2
 _TRUTHS = {"true": True, "yes": True, "false": False, "no": False}
 _REFUSING_NOTES = ("do not use", "law>")
 _NEEDED = ("experiment", "clients_total")
@@ -255,13 +260,15 @@ def _refusal(one: Observation, note: str) -> str:
 
 @dataclass(frozen=True)
 class ObservedCell:
-    """The mean of the trials of one configuration, and how much they vary."""
+    """The mean of the trials of one configuration that agree, and how much they vary."""
 
     mean: Observation
     repetitions: int
     # Standard deviation of ln X and of ln R between trials; None for a single trial.
     throughput_spread: float | None
     response_spread: float | None
+    # Why the measurement is doubtful, or nothing.
+    flag: str = ""
 
     @property
     def settings(self) -> CellSettings:
@@ -304,6 +311,7 @@ def cells_of(
         if any(one.throughput_clients_per_s is not None for one in used):
             # All means of a cell are in one view.
             used = [one for one in used if one.throughput_clients_per_s is not None]
+        used, flag = _near_median(used)
         if not used:
             reasons = sorted({one.refused for one in group})
             refused.append((group[0], "; ".join(reasons)))
@@ -319,9 +327,24 @@ def cells_of(
                 len(used),
                 _spread([one.throughput_per_s for one in used]),
                 _spread([one.response_middleware_s or one.response_s for one in used]),
+                flag,
             )
         )
     return cells, refused
+
+
+def _near_median(trials: list[Observation]) -> tuple[list[Observation], str]:
+    """The trials that count, and why the configuration is doubtful."""
+    rates = sorted(one.throughput_per_s for one in trials if one.throughput_per_s is not None)
+    if not rates or rates[-1] <= (1 + _TRIALS_APART) * rates[0]:
+        return trials, ""
+    middle = statistics.median(rates)
+    near = [one for one in trials if abs((one.throughput_per_s or 0.0) / middle - 1) <= _NEAR_MEDIAN]
+    used = near or trials
+    return used, (
+        f"its {len(rates)} trials have throughputs from {rates[0]:.6g} to {rates[-1]:.6g} per s; "
+        f"{len(used)} of them count; repeat it"
+    )
 
 
 def _spread(values: Sequence[float | None]) -> float | None:

@@ -12,6 +12,8 @@ from waylab.predict.table.splits import EXTRAPOLATING, HoldOut
 CHOSEN = "chosen"
 # A curve that may bend more, and that is not pulled towards saturation.
 _FREE = ChainPrior(drift=0.35, roughness=0.8, end=None, spread=2.0)
+# Other numbers of servers are predicted better by curves that saturate later.
+_LAYERED = ChainPrior(drift=1.0)
 _STEEPNESS = 2.0
 _NEGLIGIBLE = 0.05
 
@@ -22,7 +24,7 @@ def candidates(outer: HoldOut, split: str) -> list[TableModel]:
         own: list[TableModel] = [ChainModel("chain"), ChainModel("chain-free", _FREE)]
     else:
         among = tuple(sorted({one.settings for one in (*outer.calibration, *outer.targets)}))
-        own = [ChainModel("layered", effects=Effects(among))]
+        own = [ChainModel("layered", _LAYERED, Effects(among))]
     return [*own, *baselines()]
 
 

@@ -49,6 +49,8 @@ class JudgedCell:
     weights: Mapping[str, float] | None = None
     bottleneck: str = ""
     refused: str = ""
+    # Why the measurement of the cell is doubtful, or nothing.
+    flag: str = ""
 
 
 Report = Callable[[int, int], None]
@@ -105,7 +107,16 @@ def _refused(
         if (value := measured_quantity(cell, name)) is not None
     }
     return JudgedCell(
-        dataset, split, part, cell.settings, model, anchors, cell.mean.view, measured, refused=reason
+        dataset,
+        split,
+        part,
+        cell.settings,
+        model,
+        anchors,
+        cell.mean.view,
+        measured,
+        refused=reason,
+        flag=cell.flag,
     )
 
 
@@ -249,6 +260,7 @@ def _judged(dataset: str, split: str, outer: HoldOut, judge_of: _Judge) -> list[
                     tuple(domain.beyond(cell.settings)),
                     weights if name == CHOSEN else None,
                     found[name].bottleneck,
+                    flag=cell.flag,
                 )
             )
     return judged

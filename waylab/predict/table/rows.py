@@ -41,5 +41,6 @@ def row_of(one: JudgedCell) -> dict[str, object]:
         row[interval] = list(found.interval) if found.interval else None
     row["bottleneck"] = one.bottleneck or None
     row["weights"] = dict(one.weights) if one.weights else None
+    row["flag"] = one.flag or None
     row["refused"] = one.refused or None
     return row

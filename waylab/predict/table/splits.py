@@ -216,7 +216,8 @@ def _levels(cells: Cells) -> Iterator[HoldOut]:
                 refused = ""
                 if len(levels) == 2 and factor in ("writes_share", "value_bytes"):
                     refused = (
-                        f"without it, {factor} is constant: its effect cannot be identified; measure a third"
+                        f"without it, {factor} is constant, and it decides which link or machine is the bottleneck: "
+                        f"its effect cannot be identified; measure a third"
                     )
                 yield HoldOut(factor, rest, held, refused=refused)
 
