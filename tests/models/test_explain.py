@@ -139,7 +139,7 @@ def test_with_rates_the_load_counts_and_not_the_presence():
 
 def test_stations_that_are_alike_are_one_bottleneck():
     text = explain(solve(a16()))
-    assert text.startswith("The bottleneck is 'writer0' and 4 others like it: 50 % busy each.")
+    assert text.startswith("The bottlenecks are 'writer0' and 4 others like it: 50 % busy each.")
     assert "(set " in text.splitlines()[0]
     twice = replace(
         a16(),

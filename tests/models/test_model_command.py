@@ -80,7 +80,7 @@ def test_a_network_in_the_terminal(capsys, known):
     code, out, err = outcome(capsys, "network", known)
     assert code == 0 and err == ""
     assert "9.92" in out and "605 ms" in out and "known" in out
-    assert "The bottleneck is 'b', like 'c': 79 % busy each." in " ".join(out.split())
+    assert "The bottlenecks are 'b' and 'c': 79 % busy each." in " ".join(out.split())
 
 
 def test_a_network_as_json(capsys, known):
@@ -236,7 +236,7 @@ def test_a_simulation_beside_the_formula(capsys, known):
     code, out, err = outcome(capsys, "simulate", known, *short, "--explain")
     text = " ".join(out.split())
     assert (code, err) == (0, "") and "±" in out and "p99" in out
-    assert "The bottleneck is 'b', like 'c'" in text and "Twice the servers at each of them (2): 4" in text
+    assert "The bottlenecks are 'b' and 'c'" in text and "Twice the servers at each of them (2): 4" in text
     assert "10 replications of 2000 requests" in text and max(map(len, out.splitlines())) <= 80
 
 

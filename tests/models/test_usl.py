@@ -1,6 +1,7 @@
 """The Universal Scalability Law: a published fit, laws that are found again, intervals, and bad input."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from waylab.models import ModelError, Usl, fit_usl
+from waylab.models.summary.usl import explain_usl
 
 # SPEC SDM91 on a Sun SPARCcenter (Gunther, Guerrilla Capacity Planning, 2007; `specsdm91` in R's package `usl`).
 CLIENTS = (1, 18, 36, 72, 108, 144, 216)
@@ -134,3 +136,9 @@ def test_invalid_runs_are_refused(arguments, message):
 def test_invalid_queries_are_refused(ask, message):
     with pytest.raises(ModelError, match=message):
         ask()
+
+
+def test_a_fit_without_serial_work_names_no_limit():
+    found = replace(fit_usl(CLIENTS, THROUGHPUT, samples=0), law=Usl(100.0, 0.0, 0.0))
+    text = " ".join(explain_usl(found))
+    assert "No work is found to be serial" in text and "any limit" not in text

@@ -53,7 +53,8 @@ def _bottleneck(result: Result, findings: Findings) -> str:
         return text
     each = " each" if len(limit.names) > 1 else ""
     busy = "of its highest speed used" if result.network.station(limit.names[0]).rates else "busy"
-    text = f"The bottleneck is {_names(limit)}: {percent_text(limit.load)} {busy}{each}."
+    head = "The bottlenecks are" if len(limit.names) > 1 else "The bottleneck is"
+    text = f"{head} {_names(limit)}: {percent_text(limit.load)} {busy}{each}."
     waiting = findings.waiting_share
     if findings.time_share is not None:
         text += f" Requests spend {percent_text(findings.time_share)} of their response time there"
@@ -96,7 +97,7 @@ def _listed(names: tuple[str, ...]) -> str:
     others = len(names) - 1
     if not others:
         return repr(names[0])
-    return f"{names[0]!r}, like {names[1]!r}" if others == 1 else f"{names[0]!r} and {others} others like it"
+    return f"{names[0]!r} and {names[1]!r}" if others == 1 else f"{names[0]!r} and {others} others like it"
 
 
 def _distance(result: Result, findings: Findings) -> list[str]:
@@ -149,11 +150,19 @@ def _change(change: ModelChange, findings: Findings, network: Network) -> str:
         unit = "of its slots busy" if change.limit.kind == "pool" else "busy"
         stays = set(change.limit.names) & set(findings.limit.names)
         text += "; " + (
-            f"it stays the bottleneck, {busy} {unit}"
+            f"{_stays(change.limit)}, {busy} {unit}"
             if stays
-            else f"then the bottleneck is {_names(change.limit)}, {busy} {unit}"
+            else f"then {_becomes(change.limit)} {_names(change.limit)}, {busy} {unit}"
         )
     return text + (f" ({change.note})." if change.note else ".")
+
+
+def _stays(limit: Bottleneck) -> str:
+    return "it stays the bottleneck" if len(limit.names) == 1 else "they stay the bottlenecks"
+
+
+def _becomes(limit: Bottleneck) -> str:
+    return "the bottleneck is" if len(limit.names) == 1 else "the bottlenecks are"
 
 
 def _what(change: ModelChange, findings: Findings, network: Network) -> str:

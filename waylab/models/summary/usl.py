@@ -69,11 +69,16 @@ def usl_as_dict(fit: UslFit) -> UslRow:
 def explain_usl(fit: UslFit) -> list[str]:
     """Describe a fit in words."""
     law = fit.law
-    lines = [
-        f"One client alone gets {number_text(law.gamma)} requests/s (gamma).",
-        f"{percent_text(law.alpha)} of the work is serial (alpha): without any other cost, throughput could not exceed "
-        + (f"{number_text(law.gamma / law.alpha)} requests/s." if law.alpha > 0 else "any limit."),
-    ]
+    lines = [f"One client alone gets {number_text(law.gamma)} requests/s (gamma)."]
+    if law.alpha > 0:
+        lines.append(
+            f"{percent_text(law.alpha)} of the work is serial (alpha): without any other cost, throughput could not "
+            f"exceed {number_text(law.gamma / law.alpha)} requests/s."
+        )
+    else:
+        lines.append(
+            "No work is found to be serial (alpha = 0), so that the fit gives no limit of the throughput."
+        )
     if law.peak_clients is not None and law.peak_throughput_per_s is not None:
         if not fit.extrapolates(law.peak_clients):
             lines.append(
