@@ -27,7 +27,7 @@ _FACTORS: tuple[tuple[str, Callable[[CellSettings], float]], ...] = (
 
 
 @dataclass(frozen=True)
-class Residual:
+class TableResidual:
     """Relative errors of throughput of the chosen model in a group of cells; a positive bias predicts too much."""
 
     factor: str
@@ -39,7 +39,7 @@ class Residual:
 
 
 @dataclass(frozen=True)
-class Skill:
+class TableSkill:
     """Median errors of throughput of the chosen model and of the best baseline, at the same cells."""
 
     part: str
@@ -49,18 +49,18 @@ class Skill:
 
 
 @dataclass(frozen=True)
-class Failure:
+class TableFailure:
     """An experiment whose median error is at least twice that of its part, and what is special about it."""
 
     dataset: str
     experiment: str
     workload: str
     part: str
-    residual: Residual
+    residual: TableResidual
     reasons: tuple[str, ...]
 
 
-def residuals_of(found: Sequence[JudgedCell]) -> list[Residual]:
+def residuals_of(found: Sequence[JudgedCell]) -> list[TableResidual]:
     """The errors against each factor with several levels; more than four levels are divided into four groups."""
     cells = _chosen(found)
     residuals = []
@@ -81,7 +81,7 @@ def residuals_of(found: Sequence[JudgedCell]) -> list[Residual]:
     return residuals
 
 
-def skills_of(found: Sequence[JudgedCell]) -> list[Skill]:
+def skills_of(found: Sequence[JudgedCell]) -> list[TableSkill]:
     """The chosen model and the best baseline of each part."""
     skills = []
     for part in dict.fromkeys(one.part for one in found if not one.refused):
@@ -96,11 +96,11 @@ def skills_of(found: Sequence[JudgedCell]) -> list[Skill]:
                 best = min(best or (median, model.name), (median, model.name))
         if best is not None:
             own = float(np.median([abs(one) for one in chosen.values()]))
-            skills.append(Skill(part, best[1], own, best[0]))
+            skills.append(TableSkill(part, best[1], own, best[0]))
     return skills
 
 
-def failures_of(found: Sequence[JudgedCell]) -> list[Failure]:
+def failures_of(found: Sequence[JudgedCell]) -> list[TableFailure]:
     """The experiments with the largest errors, at most five."""
     cells = _chosen(found)
     failures = []
@@ -113,7 +113,7 @@ def failures_of(found: Sequence[JudgedCell]) -> list[Failure]:
         for (dataset, experiment, workload), group in groups.items():
             residual = _residual("experiment", experiment, group)
             if len(group) >= _CELLS_MIN and residual.median >= _FAILING * max(usual, 0.01):
-                failures.append(Failure(dataset, experiment, workload, part, residual, _reasons(group)))
+                failures.append(TableFailure(dataset, experiment, workload, part, residual, _reasons(group)))
     return sorted(failures, key=lambda one: -one.residual.median)[:_FAILURES_MAX]
 
 
@@ -152,14 +152,14 @@ def _error(one: JudgedCell) -> float:
     return quantity.predicted / quantity.measured - 1
 
 
-def _residual(factor: str, level: str, group: Sequence[JudgedCell]) -> Residual:
+def _residual(factor: str, level: str, group: Sequence[JudgedCell]) -> TableResidual:
     errors = [_error(one) for one in group]
     inside = [
         quantity.interval[0] <= (quantity.measured or 0.0) <= quantity.interval[1]
         for one in group
         if (quantity := one.quantities["throughput"]).interval is not None
     ]
-    return Residual(
+    return TableResidual(
         factor,
         level,
         len(group),
