@@ -8,7 +8,7 @@ use clock::Clock;
 use common::relay::Relay;
 use common::standby::Pair;
 use common::{Client, Database, serve};
-use messages::{Config, DispatchConfig};
+use messages::{Config, DispatchConfig, RunningService};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -61,6 +61,14 @@ impl Senders {
     }
 }
 
+/// A service with the queue `q`, and a client of it.
+fn serve_a_queue(config: &Config) -> (RunningService, Client) {
+    let service = serve(config);
+    let mut client = Client::connect(service.address(), "alice");
+    assert_eq!(client.short("PUT", "/v1/queues/q").0, 201);
+    (service, client)
+}
+
 fn send(client: &mut Client, body: &str) -> u16 {
     client.ask("POST", SENDS, body).status
 }
@@ -103,9 +111,7 @@ fn sends_again(client: &mut Client) -> Duration {
 fn no_acknowledged_message_is_lost_in_a_failover_with_synchronous_replication() {
     let Some(pair) = Pair::start() else { return };
     let mut pair = pair.synchronous();
-    let service = serve(&Config { database: pair.url(), ..pair.primary.config() });
-    let mut client = Client::connect(service.address(), "alice");
-    assert_eq!(client.short("PUT", "/v1/queues/q").0, 201);
+    let (service, mut client) = serve_a_queue(&Config { database: pair.url(), ..pair.primary.config() });
     let senders = Senders::start(service.address());
     pair.primary.becomes_zero("SELECT (count(*) < 200)::int::bigint FROM message");
     pair.primary.server.kill();
@@ -126,9 +132,7 @@ fn no_acknowledged_message_is_lost_in_a_failover_with_synchronous_replication() 
 #[test]
 fn a_failover_without_synchronous_replication_loses_only_what_the_standby_did_not_have() {
     let Some(mut pair) = Pair::start() else { return };
-    let service = serve(&Config { database: pair.url(), ..pair.primary.config() });
-    let mut client = Client::connect(service.address(), "alice");
-    assert_eq!(client.short("PUT", "/v1/queues/q").0, 201);
+    let (service, mut client) = serve_a_queue(&Config { database: pair.url(), ..pair.primary.config() });
     let senders = Senders::start(service.address());
     pair.primary.becomes_zero("SELECT (count(*) < 200)::int::bigint FROM message");
     let replicated = senders.stop();
@@ -163,9 +167,7 @@ fn a_primary_that_falls_silent_is_left_for_the_promoted_standby() {
         let database = format!(
             "host='{host},{standby}' port={port},5432 user=waystage dbname=postgres target_session_attrs=read-write"
         );
-        let service = serve(&Config { database, dispatch, ..pair.primary.config() });
-        let mut client = Client::connect(service.address(), "alice");
-        assert_eq!(client.short("PUT", "/v1/queues/q").0, 201);
+        let (service, mut client) = serve_a_queue(&Config { database, dispatch, ..pair.primary.config() });
         assert_eq!(send(&mut client, "before"), 201);
         pair.primary.becomes_zero("SELECT count(*) FROM pg_stat_replication WHERE replay_lsn < pg_current_wal_lsn()");
         network.silence();
@@ -184,9 +186,7 @@ fn a_primary_that_falls_silent_is_left_for_the_promoted_standby() {
 fn a_send_that_waits_for_the_standby_is_given_up_in_doubt_and_leaves_no_process() {
     let Some(pair) = Pair::start() else { return };
     let pair = pair.synchronous();
-    let service = serve(&Config { database: pair.url(), ..pair.primary.config() });
-    let mut client = Client::connect(service.address(), "alice");
-    assert_eq!(client.short("PUT", "/v1/queues/q").0, 201);
+    let (service, mut client) = serve_a_queue(&Config { database: pair.url(), ..pair.primary.config() });
     pair.relay.silence();
     let clock = Clock::monotonic();
     let began = clock.now();
@@ -211,9 +211,7 @@ fn a_send_whose_wait_for_the_standby_is_cancelled_is_not_acknowledged() {
     let pair = pair.synchronous();
     // The settings of a role do not matter.
     pair.primary.run("ALTER ROLE waystage SET client_min_messages = error");
-    let service = serve(&Config { database: pair.url(), ..pair.primary.config() });
-    let mut client = Client::connect(service.address(), "alice");
-    assert_eq!(client.short("PUT", "/v1/queues/q").0, 201);
+    let (service, mut client) = serve_a_queue(&Config { database: pair.url(), ..pair.primary.config() });
     pair.relay.silence();
     let sending = spawn(move || client.short("POST", SENDS));
     until("the commit waits", || pair.primary.number(WAITING) > 0);
@@ -229,9 +227,8 @@ fn a_repeated_acknowledgement_waits_for_the_standby_as_well() {
     let Some(pair) = Pair::start() else { return };
     let pair = pair.synchronous();
     let replication_timeout = Duration::from_secs(3);
-    let service = serve(&Config { database: pair.url(), replication_timeout, ..pair.primary.config() });
-    let mut client = Client::connect(service.address(), "alice");
-    assert_eq!(client.short("PUT", "/v1/queues/q").0, 201);
+    let (service, mut client) =
+        serve_a_queue(&Config { database: pair.url(), replication_timeout, ..pair.primary.config() });
     assert_eq!(send(&mut client, "x"), 201);
     let received = client.ask("POST", &format!("{SENDS}:receive"), "");
     let token = received.header("waystage-lease-token").unwrap().to_string();
@@ -242,6 +239,26 @@ fn a_repeated_acknowledgement_waits_for_the_standby_as_well() {
     assert_eq!(client.short("POST", &acknowledge).0, 503, "a failover would undo it");
     pair.reconnect();
     until("the acknowledgement is repeated", || client.short("POST", &acknowledge).0 == 204);
+    service.stop().unwrap();
+}
+
+/// The first send is stored on the primary. Its repeat stores nothing, because the queue's expiry is now shorter than its delay.
+#[test]
+fn a_repeated_send_to_a_changed_queue_waits_for_the_standby_as_well() {
+    let Some(pair) = Pair::start() else { return };
+    let pair = pair.synchronous();
+    let replication_timeout = Duration::from_secs(3);
+    let (service, mut client) =
+        serve_a_queue(&Config { database: pair.url(), replication_timeout, ..pair.primary.config() });
+    let mut send_later = || client.ask_with("POST", &format!("{SENDS}?delay=1h"), "idempotency-key: k", "x").status;
+    pair.relay.silence();
+    assert_eq!(send_later(), 503, "the standby does not have it");
+    pair.primary.becomes_zero("SELECT 1 - count(*) FROM idempotency_key");
+    pair.primary.run("SET synchronous_commit = local; UPDATE queue SET expiry_ms = 1000");
+    assert_eq!(send_later(), 503, "a failover would undo it");
+    pair.reconnect();
+    until("the send is repeated", || send_later() == 201);
+    assert_eq!(pair.primary.number("SELECT count(*) FROM invisible_message"), 1);
     service.stop().unwrap();
 }
 
@@ -270,9 +287,8 @@ fn a_repeated_deletion_of_a_queue_waits_for_the_standby_as_well() {
     let Some(pair) = Pair::start() else { return };
     let pair = pair.synchronous();
     let replication_timeout = Duration::from_secs(3);
-    let service = serve(&Config { database: pair.url(), replication_timeout, ..pair.primary.config() });
-    let mut client = Client::connect(service.address(), "alice");
-    assert_eq!(client.short("PUT", "/v1/queues/q").0, 201);
+    let (service, mut client) =
+        serve_a_queue(&Config { database: pair.url(), replication_timeout, ..pair.primary.config() });
     pair.relay.silence();
     assert_eq!(client.short("DELETE", "/v1/queues/q").0, 503, "the standby does not have it");
     pair.primary.becomes_zero("SELECT count(*) FROM queue WHERE deleted_at IS NULL");
