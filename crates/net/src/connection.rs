@@ -5,10 +5,14 @@ use crate::outbox::Outbox;
 use crate::stream::{Endpoint, Stream};
 use mio::event::Source;
 use mio::net::TcpStream;
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
 use rustix::net::sockopt::set_tcp_keepcnt;
+use rustix::net::{RecvFlags, recv};
 use socket2::{SockRef, TcpKeepalive};
-use std::io::{self, Read};
+use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 /// The number of unanswered checks after which a connection is broken.
@@ -196,7 +200,7 @@ impl Connection {
 
 /// Reads plain bytes until the socket is empty or `budget_bytes` have been read.
 fn fill(
-    stream: &mut impl Read,
+    stream: &impl AsFd,
     inbox: &mut Inbox,
     readable: &mut bool,
     closing: bool,
@@ -206,14 +210,13 @@ fn fill(
     let mut taken = 0;
     while *readable {
         let room = inbox.room(buffers);
-        let wanted = room.len();
-        match stream.read(room) {
-            Ok(0) => {
+        let wanted = room.capacity() - room.len();
+        match recv(stream, spare_capacity(room), RecvFlags::empty()) {
+            Ok((0, _)) => {
                 *readable = false;
                 return Ok(Filled::Closed);
             }
-            Ok(count) => {
-                inbox.advance(count);
+            Ok((count, _)) => {
                 taken += count;
                 // A short read means that the socket is empty (epoll(7)), except at the end of the stream.
                 if count < wanted && !closing {
@@ -222,9 +225,9 @@ fn fill(
                     return Ok(Filled::More);
                 }
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => *readable = false,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+            Err(Errno::AGAIN) => *readable = false,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
         }
     }
     Ok(Filled::Drained)

@@ -3,7 +3,10 @@
 use crate::inbox::{Buffers, Filled, Inbox};
 use crate::outbox::Outbox;
 use mio::net::TcpStream;
-use std::io::{self, Read};
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+use std::io::{self, BufRead};
 use std::net::Shutdown;
 
 /// The socket and its TLS session.
@@ -55,7 +58,7 @@ impl TlsStream {
 
     fn fill_through(
         &mut self,
-        cipher: &mut [u8],
+        cipher: &mut Vec<u8>,
         inbox: &mut Inbox,
         readable: &mut bool,
         closing: bool,
@@ -64,28 +67,29 @@ impl TlsStream {
     ) -> io::Result<Filled> {
         let mut taken = 0;
         while *readable {
-            match self.socket.read(cipher) {
-                Ok(0) => {
+            cipher.clear();
+            match recv(&self.socket, spare_capacity(cipher), RecvFlags::empty()) {
+                Ok((0, _)) => {
                     // Requests and replies are delimited, so a close without close_notify cannot truncate one unnoticed.
                     *readable = false;
                     return Ok(Filled::Closed);
                 }
-                Ok(count) => {
+                Ok((count, _)) => {
                     taken += count;
-                    if self.decrypt(&cipher[..count], inbox, buffers)? {
+                    if self.decrypt(cipher, inbox, buffers)? {
                         *readable = false;
                         return Ok(Filled::Closed);
                     }
                     // A short read means that the socket is empty (epoll(7)), except at the end of the stream.
-                    if count < cipher.len() && !closing {
+                    if count < cipher.capacity() && !closing {
                         *readable = false;
                     } else if taken >= budget_bytes {
                         return Ok(Filled::More);
                     }
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => *readable = false,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+                Err(Errno::AGAIN) => *readable = false,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
             }
         }
         Ok(Filled::Drained)
@@ -103,8 +107,12 @@ impl TlsStream {
             })?;
             let mut waiting = state.plaintext_bytes_to_read();
             while waiting > 0 {
-                let count = self.session.reader().read(inbox.room(buffers))?;
-                inbox.advance(count);
+                let room = inbox.room(buffers);
+                let mut reader = self.session.reader();
+                let plain = reader.fill_buf()?;
+                let count = plain.len().min(room.capacity() - room.len());
+                room.extend_from_slice(&plain[..count]);
+                reader.consume(count);
                 waiting -= count;
             }
             is_over = state.peer_has_closed();

@@ -35,7 +35,7 @@ pub use meta::{Meta, is_hidden_when_quiet};
 pub use meta_flags::MetaFlags;
 pub use meta_options::{Mode, Options};
 pub use parse_keys::{KeyLine, KeyPart, parse_key_line, parse_keys};
-pub use parse_reply::{LargeValue, ParsedReply, ReplyError, parse_large_value, parse_reply};
+pub use parse_reply::{ParsedReply, ReplyError, ValueHead, parse_reply, parse_value_head};
 pub use parse_request::parse_request;
 pub use reply::{MetaCode, Reply, Value};
 pub use request::{ParsedRequest, Request, encode_get};

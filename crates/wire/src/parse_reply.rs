@@ -77,9 +77,9 @@ pub fn parse_reply<'a>(bytes: &'a [u8], limits: &Limits) -> ParsedReply<'a> {
     }
 }
 
-/// A value that is larger than the limit: its line, and how many bytes follow it.
+/// The line of a value, and how many bytes follow it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LargeValue<'a> {
+pub struct ValueHead<'a> {
     /// The value, without its data.
     pub reply: Reply<'a>,
     /// The length of the line.
@@ -88,9 +88,10 @@ pub struct LargeValue<'a> {
     pub body_bytes: usize,
 }
 
-/// Parses the line of a value for which `parse_reply` has returned [`ReplyError::ValueTooLarge`], so that the caller can skip the
-/// value and understand what follows it. None if the value is larger than any value of memcached.
-pub fn parse_large_value<'a>(bytes: &'a [u8], limits: &Limits) -> Option<LargeValue<'a>> {
+/// Parses the line of a value that is not complete, or for which `parse_reply` has returned [`ReplyError::ValueTooLarge`]. The caller
+/// can make room for the value, or skip it and understand what follows it. None if the line is not complete or not that of a value, or
+/// if the value is larger than any value of memcached.
+pub fn parse_value_head<'a>(bytes: &'a [u8], limits: &Limits) -> Option<ValueHead<'a>> {
     let end = memchr(b'\n', bytes)?;
     let line = bytes[..end].strip_suffix(b"\r")?;
     let (reply, length) = match line.strip_prefix(b"VALUE ") {
@@ -101,7 +102,7 @@ pub fn parse_large_value<'a>(bytes: &'a [u8], limits: &Limits) -> Option<LargeVa
         }
     };
     let length = usize::try_from(length).ok().filter(|&length| length <= VALUE_BYTES_MAXIMUM)?;
-    Some(LargeValue { reply, line_bytes: end + 1, body_bytes: length + 2 })
+    Some(ValueHead { reply, line_bytes: end + 1, body_bytes: length + 2 })
 }
 
 /// Parses a value whose line is the first `line_bytes` of `bytes`; `line` is the text after `VALUE `.

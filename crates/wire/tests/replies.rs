@@ -1,6 +1,6 @@
 //! Replies: a table of bytes and their meaning.
 
-use wire::{LargeValue, Limits, MetaCode, ParsedReply, Reply, ReplyError, Value, parse_large_value, parse_reply};
+use wire::{Limits, MetaCode, ParsedReply, Reply, ReplyError, Value, ValueHead, parse_reply, parse_value_head};
 
 fn parse(bytes: &[u8]) -> ParsedReply<'_> {
     parse_reply(bytes, &Limits { value_bytes: 1000, line_bytes: 100, ..Limits::default() })
@@ -161,13 +161,13 @@ fn the_line_of_a_value_beyond_the_limit_is_parsed_without_its_value() {
     ] {
         let bytes = [line, b"xxx"].concat();
         assert_eq!(parse_reply(&bytes, &limits), ParsedReply::Broken(ReplyError::ValueTooLarge));
-        let large = LargeValue { reply, line_bytes: line.len(), body_bytes: 1003 };
-        assert_eq!(parse_large_value(&bytes, &limits), Some(large));
+        let large = ValueHead { reply, line_bytes: line.len(), body_bytes: 1003 };
+        assert_eq!(parse_value_head(&bytes, &limits), Some(large));
     }
     // memcached has no such values.
     for line in
         [&b"VALUE k 0 1073741825\r\n"[..], b"VA 18446744073709551615\r\n", b"VALUE k 0 x\r\n", b"VALUE k 0 1001"]
     {
-        assert_eq!(parse_large_value(line, &limits), None);
+        assert_eq!(parse_value_head(line, &limits), None);
     }
 }

@@ -4,6 +4,7 @@
 use crate::path::late::LateRequest;
 use clock::{Nanos, Stage, StageClock};
 use records::Outcome;
+use std::borrow::Cow;
 use std::sync::Arc;
 use wire::{Meta, Request, Verb, encode_get};
 
@@ -378,7 +379,7 @@ impl Job {
     }
 
     /// Adds a value to the incomplete reply of a leg; returns the size of that reply so far.
-    pub(crate) fn add_leg_value(&mut self, leg: u16, value: &[u8]) -> usize {
+    pub(crate) fn add_leg_value(&mut self, leg: u16, value: Cow<'_, [u8]>) -> usize {
         let slot = &mut self.legs[..self.legs_used][leg as usize];
         slot.hits = slot.hits.saturating_add(1);
         slot.reply_bytes += value.len();
@@ -388,7 +389,10 @@ impl Job {
             self.wanted[slot.compared as usize - 1].value_bytes = value.len() as u32;
         }
         let reply = if self.join == Join::Forward { &mut self.reply } else { &mut slot.reply };
-        reply.extend_from_slice(value);
+        match value {
+            Cow::Owned(value) if reply.is_empty() => *reply = value,
+            value => reply.extend_from_slice(&value),
+        }
         slot.reply_bytes
     }
 

@@ -8,6 +8,7 @@ use crate::path::leg_request::{is_read, own_limits};
 use crate::path::meta::only_reads;
 use clock::{Clock, Nanos};
 use records::Outcome;
+use std::borrow::Cow;
 use wire::{ParsedRequest, Request, Verb, parse_request};
 
 /// Ended jobs beyond this number do not keep their buffers.
@@ -147,7 +148,7 @@ impl Jobs {
 
     /// Adds a value to the incomplete reply of a leg; returns the size of that reply so far. If the value cannot be held, the
     /// reply of the whole job is dropped.
-    pub(crate) fn add_leg_value(&mut self, leg: LegRef, value: &[u8]) -> usize {
+    pub(crate) fn add_leg_value(&mut self, leg: LegRef, value: Cow<'_, [u8]>) -> usize {
         if !self.has_room(leg.job, value.len()) {
             return 0;
         }

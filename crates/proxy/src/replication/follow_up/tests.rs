@@ -89,13 +89,13 @@ impl Play {
         }
         let last_line = if (reply, outcome, is_sent) == HIT { MISS.0 } else { reply };
         if last_line != reply && job.join != Join::KeyOrder {
-            job.add_leg_value(leg as u16, reply.as_bytes());
+            job.add_leg_value(leg as u16, reply.as_bytes().into());
         } else if last_line != reply {
             for number in
                 (0..job.wanted.len()).filter(|&number| usize::from(job.wanted[number].leg) == leg).collect::<Vec<_>>()
             {
                 job.leg(leg as u16).compared = number as u32 + 1;
-                job.add_leg_value(leg as u16, reply.as_bytes());
+                job.add_leg_value(leg as u16, reply.as_bytes().into());
             }
         }
         match job.leg_answered(leg as u16, last_line.as_bytes(), outcome, Nanos(1)) {

@@ -8,7 +8,11 @@ use crate::path::backend::server::Purpose;
 use crate::path::jobs::AnsweredJobs;
 use clock::Nanos;
 use records::Outcome;
-use wire::{ParsedReply, Reply, ReplyError, Verb, parse_large_value, parse_reply};
+use std::borrow::Cow;
+use wire::{ParsedReply, Reply, ReplyError, Verb, parse_reply, parse_value_head};
+
+/// With fewer bytes of an incomplete reply, its length is not looked for.
+const LARGE_BYTES: usize = 4096;
 
 /// The replies no longer fit the requests: the connection must be closed.
 pub(super) struct OutOfStep;
@@ -21,6 +25,7 @@ impl BackendConnection {
         // The inbox is moved out of the connection, so that replies can borrow its bytes while the connection changes.
         let mut inbox = std::mem::take(&mut connection.inbox);
         let mut used = self.skip(inbox.filled().len(), answered, now);
+        let mut expected = 0;
         let outcome = loop {
             let unread = &inbox.filled()[used..];
             if unread.is_empty() {
@@ -29,7 +34,10 @@ impl BackendConnection {
             // No request is in flight, or no byte of the oldest one was written: these bytes are not a reply.
             let Some(head) = self.in_flight.head().filter(|head| head.begin < written) else { break Err(OutOfStep) };
             let (reply, consumed) = match parse_reply(unread, &self.backend.limits.wire) {
-                ParsedReply::Incomplete => break Ok(()),
+                ParsedReply::Incomplete => {
+                    expected = self.length_of_large(unread);
+                    break Ok(());
+                }
                 ParsedReply::Broken(ReplyError::ValueTooLarge) => match self.begin_skipping(unread, answered) {
                     Ok(line_bytes) => {
                         used += line_bytes;
@@ -41,14 +49,24 @@ impl BackendConnection {
                 ParsedReply::Broken(_) => break Err(OutOfStep),
                 ParsedReply::Reply { reply, consumed } => (reply, consumed),
             };
-            used += consumed;
             if !fits(head, &reply, answered) {
                 break Err(OutOfStep);
             }
-            let expect = head.expect;
-            match match_reply(expect, &reply) {
-                ReplyMatch::More => self.add_value(&unread[..consumed], answered),
+            match match_reply(head.expect, &reply) {
+                ReplyMatch::More => {
+                    let place = used..used + consumed;
+                    used += consumed;
+                    if place.start == 0
+                        && let Some(value) = inbox.detach(consumed)
+                    {
+                        used = 0;
+                        self.add_value(value.into(), answered);
+                    } else {
+                        self.add_value(Cow::from(&inbox.filled()[place]), answered);
+                    }
+                }
                 ReplyMatch::Done { outcome, closes } => {
+                    used += consumed;
                     self.is_discarding |= consumed > self.backend.limits.reply_bytes;
                     self.answer(&unread[..consumed], outcome, answered, now);
                     if closes {
@@ -59,6 +77,7 @@ impl BackendConnection {
             }
         };
         inbox.consume(used);
+        inbox.expect(expected);
         if let Some(connection) = &mut self.connection {
             connection.inbox = inbox;
         }
@@ -66,7 +85,7 @@ impl BackendConnection {
     }
 
     /// Adds a value to the reply of the oldest request, unless that has become too large. A late value is dropped.
-    fn add_value(&mut self, value: &[u8], answered: &mut AnsweredJobs<'_>) {
+    fn add_value(&mut self, value: Cow<'_, [u8]>, answered: &mut AnsweredJobs<'_>) {
         self.counters().received_bytes.add(value.len() as u64);
         let Some(leg) = self.in_flight.head().and_then(|head| head.leg) else { return };
         if !self.is_discarding && answered.jobs.add_leg_value(leg, value) > self.backend.limits.reply_bytes {
@@ -75,10 +94,18 @@ impl BackendConnection {
         }
     }
 
+    /// The length of an incomplete value with its line, if that does not fit a usual buffer; otherwise 0.
+    fn length_of_large(&self, unread: &[u8]) -> usize {
+        if unread.len() < LARGE_BYTES {
+            return 0;
+        }
+        parse_value_head(unread, &self.backend.limits.wire).map_or(0, |head| head.line_bytes + head.body_bytes)
+    }
+
     /// Discards the reply to the oldest request, because a value is larger than `reply-max`. The value itself is never buffered. Returns
     /// the length of its line. Fails if the request has not requested the value.
     fn begin_skipping(&mut self, unread: &[u8], answered: &mut AnsweredJobs<'_>) -> Result<usize, OutOfStep> {
-        let large = parse_large_value(unread, &self.backend.limits.wire).ok_or(OutOfStep)?;
+        let large = parse_value_head(unread, &self.backend.limits.wire).ok_or(OutOfStep)?;
         let head = self.in_flight.head().ok_or(OutOfStep)?;
         // A write never returns such a value.
         let is_read = matches!(
