@@ -370,3 +370,13 @@ def test_the_text_fits_and_shows_skill_residuals_and_failures(tmp_path, capsys, 
     assert out.count(" p95: med.") == 2
     assert "errors of X against each factor" in out and "4 to" not in out
     assert "where chosen fails" in out
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("split", ["pools", "clients", "levels"])
+def test_more_workers_than_any_machine_has_cost_no_time(tmp_path, capsys, split):
+    rows = tables.trials((8, 16, 32), (4, 16, 64, 128), repetitions=1)
+    rows += tables.trials((8, 32), (4, 64), repetitions=1, servers=2)
+    rows = [{**row, "workers_per_middleware": 10**9 + int(row["workers_per_middleware"])} for row in rows]
+    assert main(["validate", str(tables.write(tmp_path / "table.csv", rows)), "--split", split]) in (0, 2)
+    assert "nan" not in capsys.readouterr().out

@@ -218,7 +218,8 @@ class FittedPoolQueue:
 
     def predict(self, settings: CellSettings) -> CellPrediction:
         """Solve the queue with the settings' clients and workers."""
-        slots = settings.slots or settings.clients
+        # More workers than clients change nothing, and each costs time.
+        slots = min(settings.slots or settings.clients, settings.clients)
         if self.kind == "mm1":
             queue = ClosedMMc(settings.clients, 1, 1 / self.fastest_per_s, self.think_s)
             rate, inside_s = queue.throughput_per_s, queue.response_mean_s

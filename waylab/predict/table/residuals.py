@@ -87,6 +87,8 @@ def skills_of(found: Sequence[JudgedCell]) -> list[TableSkill]:
     for part in dict.fromkeys(one.part for one in found if not one.refused):
         group = [one for one in found if one.part == part]
         chosen = {(one.dataset, one.settings): _error(one) for one in _chosen(group)}
+        if not chosen:
+            continue
         best: tuple[float, str] | None = None
         for model in baselines():
             errors = {(one.dataset, one.settings): _error(one) for one in _of(group, model.name)}

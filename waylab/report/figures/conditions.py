@@ -91,8 +91,9 @@ def _relative(content: Content, metrics: dict[str, str], name: str, title: str) 
         .mark_rule(strokeDash=[4, 4], opacity=0.6)
         .encode(y="ratio:Q", color=alt.value(style.COLOURS[6]))
     )
+    base = content.label(changes.base) if changes.base else "none"
     caption = (
-        f"Base case: {changes.base}. Ratios in pairs within blocks, with 95 % intervals (t) on the log scale; "
+        f"Base case: {base}. Ratios in pairs within blocks, with 95 % intervals (t) on the log scale; "
         "the dashed line is the base case itself."
     )
     operations = list(metrics.values())
