@@ -13,6 +13,17 @@ const ERROR_BYTES_MAX: usize = 120;
 const PROBLEM: &str = "urn:waystage:problem:";
 /// Problems that mean that the database did not answer, or not in time.
 const DATABASE_PROBLEMS: [&str; 4] = ["in-doubt", "database-down", "database-error", "not-ready"];
+
+/// A request that was not acknowledged.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Failure {
+    /// The service may have executed it.
+    pub(super) is_in_doubt: bool,
+    /// Repeating it may help.
+    pub(super) is_repeated: bool,
+    pub(super) at: Nanos,
+}
+
 impl Conversation<'_> {
     /// Handles an error response: the request was refused, or its outcome is unknown.
     pub(super) fn refused(
@@ -25,7 +36,8 @@ impl Conversation<'_> {
         let kind = problem(response.body);
         // A 5xx response from another program, such as a proxy, leaves open what the service has done.
         let is_in_doubt = response.status >= 500 && kind.is_none_or(|kind| kind == "in-doubt");
-        self.record_failure(client, request, is_in_doubt, response.status >= 500, now);
+        let failure = Failure { is_in_doubt, is_repeated: response.status >= 500, at: now };
+        self.record_failure(client, request, failure);
         if response.status == 503
             && let Some(ledger) = &self.context.ledger
         {
@@ -58,18 +70,12 @@ impl Conversation<'_> {
         if is_timeout && let Some(ledger) = &self.context.ledger {
             ledger.availability.failed();
         }
-        self.record_failure(client, &request, was_sent, true, now);
+        self.record_failure(client, &request, Failure { is_in_doubt: was_sent, is_repeated: true, at: now });
     }
 
     /// Records in the ledger that a request was not acknowledged. An acknowledgement is repeated if that may help.
-    fn record_failure(
-        &mut self,
-        client: usize,
-        request: &MessageRequest,
-        is_in_doubt: bool,
-        is_repeated: bool,
-        now: Nanos,
-    ) {
+    fn record_failure(&mut self, client: usize, request: &MessageRequest, failure: Failure) {
+        let Failure { is_in_doubt, at, .. } = failure;
         let number = self.number(client);
         if let Some(ledger) = &self.context.ledger {
             match request {
@@ -80,12 +86,12 @@ impl Conversation<'_> {
                 MessageRequest::Pop { queue } | MessageRequest::PopFrom { queue, .. } if is_in_doubt => {
                     ledger.record_pop_in_doubt(*queue, number, 1)
                 }
-                MessageRequest::Receive { queue } if is_in_doubt => ledger.record_receive_in_doubt(*queue, number, now),
+                MessageRequest::Receive { queue } if is_in_doubt => ledger.record_receive_in_doubt(*queue, number, at),
                 _ => {}
             }
         }
-        self.lease_failed(client, request, is_in_doubt, is_repeated, now);
-        self.ends(client, request, None, RequestTimes { issued: self.clients[client].issued, completed: now });
+        self.lease_failed(client, request, failure);
+        self.ends(client, request, None, RequestTimes { issued: self.clients[client].issued, completed: at });
     }
 }
 

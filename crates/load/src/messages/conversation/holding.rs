@@ -1,5 +1,6 @@
 //! What a client does with the message that it holds under a lease, until it has acknowledged, nacked or abandoned it.
 
+use super::failures::Failure;
 use super::{Conversation, pick};
 use crate::messages::after_receive::LeaseStep;
 use crate::messages::http::{LeaseToken, Response};
@@ -78,14 +79,8 @@ impl Conversation<'_> {
 
     /// Handles an acknowledgement, an extension or a nack that failed. An acknowledgement is repeated until its outcome
     /// is known; after an extension the next step is drawn; a nack is not repeated.
-    pub(super) fn lease_failed(
-        &mut self,
-        client: usize,
-        request: &MessageRequest,
-        is_in_doubt: bool,
-        is_repeated: bool,
-        now: Nanos,
-    ) {
+    pub(super) fn lease_failed(&mut self, client: usize, request: &MessageRequest, failure: Failure) {
+        let Failure { is_in_doubt, is_repeated, at } = failure;
         let Some(lease) = self.clients[client].lease.take() else { return };
         let known = self.context.ledger.as_ref().zip(lease.message.as_ref());
         match request {
@@ -97,7 +92,7 @@ impl Conversation<'_> {
             }
             MessageRequest::Extend { .. } => {
                 if let Some((ledger, message)) = known.filter(|_| is_in_doubt) {
-                    ledger.lease_extension_in_doubt(message, now);
+                    ledger.lease_extension_in_doubt(message, at);
                 }
                 if is_repeated {
                     self.continue_with(client, lease);
