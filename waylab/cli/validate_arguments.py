@@ -24,9 +24,9 @@ def add_validate_command(parts: Any) -> None:
         "validate",
         help="hold out configurations of a table of trials or of a run, predict them with every model, and compare",
         description="Fits every model to some configurations and predicts the others, which the fit never saw. A "
-        "table has one row for each trial, with the columns in docs/prediction.md. A run holds out the configurations "
-        "that [predict] of its specification names. The model 'chosen' is selected by errors inside the calibration "
-        "configurations only.",
+        "table has one row for each trial, with the columns in docs/prediction-tables.md. A run holds out the "
+        "configurations that [predict] of its specification names. The model 'chosen' is selected by errors inside the "
+        "calibration configurations only.",
         epilog="splits: " + "; ".join(f"{name}: {text}" for name, text in _SPLITS.items()) + ".",
         formatter_class=argparse.HelpFormatter,
     )
