@@ -5,6 +5,7 @@ import shutil
 import socket
 import threading
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,23 @@ def free_ports(count: int) -> list[int]:
         for probe in probes:
             probe.close()
     return ports
+
+
+def twemproxy(folder: Path, servers: Iterable[str], **settings: object) -> tuple[int, list[str]]:
+    """Configure a twemproxy with one pool; return its port and its command line."""
+    port, statistics_port = free_ports(2)
+    lines = [f"  {name}: {value}" for name, value in settings.items()]
+    lines += ["  servers:", *(f"   - {server}:1" for server in servers)]
+    configuration = folder / "nutcracker.yml"
+    configuration.write_text("\n".join(["pool:", f"  listen: 127.0.0.1:{port}", *lines, ""]))
+    command = [
+        find("nutcracker") or "nutcracker",
+        "-c",
+        str(configuration),
+        "-o",
+        str(folder / "nutcracker.log"),
+    ]
+    return port, [*command, "-m", "16384", "-a", "127.0.0.1", "-s", str(statistics_port)]
 
 
 def connect(port: int) -> socket.socket:

@@ -5,7 +5,7 @@ import signal
 import subprocess
 
 import pytest
-from programs import MEMCACHED, WAYSTAGE, connect, find, free_ports, need
+from programs import MEMCACHED, WAYSTAGE, connect, free_ports, need, twemproxy
 
 
 def ask(connection, request, ends):
@@ -35,26 +35,13 @@ def test_keys_go_to_the_same_servers_as_with_twemproxy(tmp_path, distribution, h
         "memcached",
         instead="the key distribution recorded in crates/key_distribution/tests is checked",
     )
-    *ports, nutcracker_port, statistics_port = free_ports(6)
+    ports = free_ports(4)
     # twemproxy sorts servers by the length of their names, then by the names; modulo uses their order.
     names = sorted((f"127.0.0.1:{port}" for port in ports), key=lambda name: (len(name), name))
-    config = tmp_path / "nutcracker.yml"
-    servers = "".join(f"   - {name}:1\n" for name in reversed(names))
-    config.write_text(
-        f"pool:\n  listen: 127.0.0.1:{nutcracker_port}\n  hash: {hashed_with}\n  hash_tag: '{{}}'\n"
-        f"  distribution: {'modula' if distribution == 'modulo' else distribution}\n  servers:\n{servers}"
+    theirs_distribution = "modula" if distribution == "modulo" else distribution
+    nutcracker_port, nutcracker = twemproxy(
+        tmp_path, reversed(names), hash=hashed_with, hash_tag="'{}'", distribution=theirs_distribution
     )
-    nutcracker = [find("nutcracker"), "-c", str(config)]
-    nutcracker += [
-        "-m",
-        "16384",
-        "-a",
-        "127.0.0.1",
-        "-s",
-        str(statistics_port),
-        "-o",
-        str(tmp_path / "nutcracker.log"),
-    ]
     proxy = [str(WAYSTAGE), "proxy", "--listen", "127.0.0.1:0", "--hash-tag", "{}"]
     proxy += ["--distribution", distribution, "--hash", hashed_with]
     proxy += [word for name in names for word in ("--server", name)]

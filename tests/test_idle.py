@@ -8,11 +8,12 @@ import os
 import resource
 import selectors
 import socket
+import subprocess
 import threading
 import time
 from pathlib import Path
 
-from programs import connect
+from programs import connect, need, twemproxy
 from test_programs import backend, serving
 
 IDLE = int(os.environ.get("WAYSTAGE_IDLE", "1000"))
@@ -130,6 +131,43 @@ def test_idle_connections_use_little_memory_and_do_not_slow_active_ones():
         assert max(each.values()) < IDLE_BYTES_MAX, each
         for connection in active + idle:
             connection.close()
+
+
+def test_a_connection_that_is_idle_after_use_costs_less_than_in_twemproxy(tmp_path):
+    need("nutcracker", instead="the memory of idle connections has a limit in another test")
+    count = min(IDLE, raise_file_limit(IDLE + 300) - 300)
+    flags = ["--listen", "127.0.0.1:0", "--loops", 1, "--clients-max", IDLE + 10, *PATIENT]
+    with backend() as servers, serving("proxy", *flags, "--server", servers[0]) as (address, ours):
+        port, command = twemproxy(tmp_path, servers, timeout=60_000, backlog=1024)
+        with subprocess.Popen(command) as theirs:
+            try:
+                each = {
+                    name: bytes_of_idle(process, proxy_port, count)
+                    for name, process, proxy_port in (
+                        ("waystage", ours, int(address.split(":")[1])),
+                        ("twemproxy", theirs, port),
+                    )
+                }
+            finally:
+                theirs.terminate()
+    print(f"\n{count} idle connections, bytes of memory for each, new and after one request: {each}")
+    assert each["waystage"][1] < each["twemproxy"][1], each
+
+
+def bytes_of_idle(process, port, count):
+    """Return the memory for each of so many connections: new, and after all have sent a request at once."""
+    connect(port).close()
+    before = resident_at_rest(process)
+    idle = [connect(port) for _ in range(count)]
+    new = resident_at_rest(process)
+    for connection in idle:
+        connection.sendall(b"get none\r\n")
+    for connection in idle:
+        read_exactly(connection, b"END\r\n")
+    used = resident_at_rest(process)
+    for connection in idle:
+        connection.close()
+    return (new - before) / count, (used - before) / count
 
 
 def flood(connection, piece, limit):
