@@ -5,12 +5,15 @@ import json
 import math
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from made import made_trial, with_numbers, without_use
 from msgspec import convert
 
 from waylab.analysis import analyse
+from waylab.analysis.across.answer.blocks_needed import blocks_needed
 from waylab.analysis.across.answer.published import published_facts, published_results
+from waylab.analysis.statistics.blocks import contrast_of_mean
 from waylab.errors import LabError
 from waylab.predict import predict
 from waylab.report.page.content import read_content
@@ -76,7 +79,7 @@ def finding(tmp_path, text, found=None):
     spec = read_spec(path)
     content = convert(spec_as_dict(spec), ExperimentSpec)
     used = [trial.content for trial in (trials() if found is None else found)]
-    (result,) = published_results(content, used).findings
+    (result,) = published_results(content.published, used).findings
     return result
 
 
@@ -101,6 +104,34 @@ def test_a_ratio_is_judged_by_its_interval(tmp_path, rest, verdict):
     assert found.low < found.ours < found.high and found.reproduced == verdict
     if "within" in rest:
         assert f"{'the other' if 'theirs = 1.2' in rest else 'the same'} side of 1" in found.said
+
+
+def test_an_undecided_finding_needs_more_blocks_the_closer_the_border_is(tmp_path):
+    decided = finding(tmp_path, RATIO + "theirs = 0.82\nwithin = 0.1")
+    half = math.log(decided.high / decided.ours)
+    near, nearer = (
+        finding(
+            tmp_path,
+            RATIO
+            + f'theirs = {decided.ours / 1.1 * math.exp(share * half)}\nwithin = 0.1\nreason = "Noise."',
+        )
+        for share in (0.6, 0.3)
+    )
+    assert (near.reproduced, nearer.reproduced, decided.blocks_needed) == ("undecided", "undecided", None)
+    assert 3 < near.blocks_needed < nearer.blocks_needed
+    assert (near.reason, decided.reason) == ("Noise.", "")
+
+
+@pytest.mark.parametrize("spread", [0.02, 0.1, 0.5])
+def test_the_needed_blocks_decide_in_four_of_five_cases(spread):
+    random = np.random.default_rng(3)
+    pilot = [spread * value for value in (-1.0, 0.0, 1.0)]
+    needed = blocks_needed(contrast_of_mean(pilot), 3, 0.1, 0.05)
+    decided = []
+    for _ in range(400):
+        bounds = contrast_of_mean(random.normal(0.0, spread, needed).tolist()).interval()
+        decided.append(bounds is not None and bounds[1] < 0.1)
+    assert np.mean(decided) == pytest.approx(0.8, abs=0.07) or needed == 4
 
 
 def test_a_ratio_of_one_block_has_no_interval_and_no_verdict(tmp_path):

@@ -53,7 +53,7 @@ def analyse(directory: Path) -> Analysis:
         curves=curve_results(spec, configurations, trials, chosen),
         changes=changes(spec, configurations, contents),
         factorial=factorial(spec, contents),
-        published=published_results(spec, contents),
+        published=published_results(spec.published, contents),
         rules=rule_results(spec.refuted_by, contents),
         headline=headline(chosen, configurations, trials),
     )

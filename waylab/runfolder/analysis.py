@@ -215,6 +215,10 @@ class FindingResult(Struct, frozen=True, kw_only=True):
     p: float | None = None  # p-value of the decision, adjusted for all findings of the study (Holm)
     rule: str  # the rule that decides
     reproduced: str  # yes, no, undecided or not run
+    reason: str = ""  # why ours differs, in one sentence
+    blocks_needed: int | None = (
+        None  # blocks that decide an undecided finding; null if their number is not known
+    )
 
 
 class PublishedResults(Struct, frozen=True, kw_only=True):

@@ -59,6 +59,7 @@ class GateLimits(Struct, frozen=True, kw_only=True):
     reason: str  # why a limit is looser than its default
     loosened: list[str]  # names of the limits that are looser than their defaults
     cpu_wait_max: float = 0.1  # time for which a host waited for a CPU that its quota allowed, as a share
+    cpu_wait_beside_others_max: float = 0.01  # the same, if other programs used more than foreign_cpu_max
     usual: dict[str, bool | float] = field(default_factory=dict)  # defaults of the loosened limits, by name
 
     @property
@@ -108,6 +109,7 @@ class PublishedFinding(Struct, frozen=True, kw_only=True):
     link: str  # name of a link, for example "server up"
     of: dict[str, list[str]]  # left side: labels by factor
     to: dict[str, list[str]]  # right side of a ratio: labels by factor
+    reason: str = ""  # why ours differs, in one sentence
 
 
 class PublishedStudy(Struct, frozen=True, kw_only=True):

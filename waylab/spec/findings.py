@@ -18,6 +18,8 @@ class Finding:
     """One finding of the study, and the configurations of ours that correspond to it."""
 
     text: str = setting(checks.text, "")
+    # Why ours differs, or why it is undecided: one sentence that names a measurement.
+    reason: str = setting(checks.text, "")
     kind: str = setting(checks.one_of(*KINDS), "ratio")
     # throughput_per_s, response_mean_ns and so on, the latter also of one operation: set.response_mean_ns.
     metric: str = setting(checks.text, "")

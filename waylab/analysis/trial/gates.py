@@ -26,10 +26,6 @@ ACHIEVED_MIN = 0.99
 # was busy, and that the delay was longer than described.
 LATE_MAX = 0.05
 
-# The hosts of one machine wait for each other now and then, also if they fit into it. If other programs are the reason,
-# a tenth of that is too much: hosts have precedence, but a busy core is only given up after a moment.
-BESIDE_OTHERS = 0.1
-
 # NTP corrects the clock gradually, by at most 0.05 % of the time. After a larger step, the clock was set or the
 # machine slept.
 CLOCK_STEP_MAX_S = 0.5
@@ -126,7 +122,9 @@ def _cpu_wait(waited: dict[str, float], foreign: float | None, limits: GateLimit
         text = "does not apply: no host with a time scale has a share of the CPUs"
         return _gate("cpu_wait", None, text, None, limit)
     busy = foreign is not None and foreign >= limits.foreign_cpu_max
-    limit *= BESIDE_OTHERS if busy else 1.0
+    # The hosts of one machine wait for each other now and then, also if they fit into it. Waiting for other programs is
+    # judged more strictly, because it differs from trial to trial.
+    limit = limits.cpu_wait_beside_others_max if busy else limit
     host = max(waited, key=lambda name: waited[name])
     text = (
         f"{host} waited for a CPU in {100 * waited[host]:.1f} % of the time although its quota was not used up, "

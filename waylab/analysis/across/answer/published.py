@@ -5,16 +5,17 @@ Never absolute times: the machines differ. Rates only where a link sets them.
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import median
 
+from waylab.analysis.across.answer.blocks_needed import blocks_needed
 from waylab.analysis.across.contrasts.model import meant, metric_model
 from waylab.analysis.across.contrasts.two_levels import largest_effect
 from waylab.analysis.across.intervals import interval
 from waylab.analysis.across.metrics import described_metric_of, metric_of
 from waylab.analysis.statistics.blocks import Contrast, contrast_of_mean, holm
 from waylab.runfolder.analysis import FindingResult, PublishedResults
-from waylab.runfolder.run import ExperimentSpec, PublishedFinding
+from waylab.runfolder.run import PublishedFinding, PublishedStudy
 from waylab.runfolder.trial_numbers import AnalysedTrial
 
 YES, NO, UNDECIDED, NOT_RUN = "yes", "no", "undecided", "not run"
@@ -41,25 +42,31 @@ class _Ours:
     reproduced: str
     said: str = ""
     p: float | None = None
+    contrast: Contrast | None = None
+    # Distance of our number to the next border of the rule, in the unit of the contrast.
+    margin: float | None = None
 
 
-def published_results(spec: ExperimentSpec, trials: Trials) -> PublishedResults | None:
-    """Compare every finding of `[published]` with ours; None if the specification has none.
+def published_results(published: PublishedStudy, trials: Trials) -> PublishedResults | None:
+    """Compare every finding of `[published]` with ours; None if there is no finding.
 
     The findings of a study are one family: each decision holds at 5 % for all of them (Holm).
     """
-    if not spec.published.findings:
+    if not published.findings:
         return None
     used = [trial for trial in trials if trial.used]
-    found = [_ours(finding, used) for finding in spec.published.findings]
+    found = [_ours(finding, used) for finding in published.findings]
     adjusted = iter(holm([one.p for one in found if one.p is not None]))
+    p_values = [None if one.p is None else next(adjusted) for one in found]
+    # Holm's method rejects the smallest p-values first, so only the remaining ones share the level.
+    open_ = sum(p is not None and p >= LEVEL for p in p_values)
     findings = [
-        _finding(finding, ours, None if ours.p is None else next(adjusted))
-        for finding, ours in zip(spec.published.findings, found, strict=True)
+        _finding(finding, ours, p, LEVEL / max(open_, 1) if p is not None else LEVEL)
+        for finding, ours, p in zip(published.findings, found, p_values, strict=True)
     ]
     counts = {word: sum(one.reproduced == word for one in findings) for word in (YES, NO, UNDECIDED, NOT_RUN)}
     family = sum(one.p is not None for one in found)
-    return PublishedResults(source=spec.published.source, findings=findings, counts=counts, family=family)
+    return PublishedResults(source=published.source, findings=findings, counts=counts, family=family)
 
 
 def published_facts(published: PublishedResults | None) -> list[str]:
@@ -88,11 +95,13 @@ def _ours(finding: PublishedFinding, used: Trials) -> _Ours:
     return judges[finding.kind](finding, used) or missing
 
 
-def _finding(finding: PublishedFinding, ours: _Ours, p: float | None) -> FindingResult:
+def _finding(finding: PublishedFinding, ours: _Ours, p: float | None, level: float) -> FindingResult:
     """Return the result; a decision that does not hold for the whole family is undecided."""
-    content = asdict(ours)
-    if ours.reproduced in (YES, NO) and p is not None and p >= LEVEL:
-        content["reproduced"] = UNDECIDED
+    reproduced, needed = ours.reproduced, None
+    if reproduced in (YES, NO) and p is not None and p >= LEVEL:
+        reproduced = UNDECIDED
+    if reproduced == UNDECIDED and ours.contrast and ours.margin is not None:
+        needed = blocks_needed(ours.contrast, ours.blocks, ours.margin, level)
     return FindingResult(
         text=finding.text,
         kind=finding.kind,
@@ -100,7 +109,16 @@ def _finding(finding: PublishedFinding, ours: _Ours, p: float | None) -> Finding
         of=finding.of,
         to=finding.to,
         theirs=finding.theirs or finding.share or None,
-        **content | {"p": p},
+        ours=ours.ours,
+        low=ours.low,
+        high=ours.high,
+        blocks=ours.blocks,
+        said=ours.said,
+        p=p,
+        rule=ours.rule,
+        reproduced=reproduced,
+        reason=finding.reason,
+        blocks_needed=needed,
     )
 
 
@@ -151,6 +169,7 @@ def _judged(finding: PublishedFinding, found: Contrast, blocks: int, said: str =
     if within and theirs:
         least, most = math.log(theirs / (1 + within)), math.log(theirs * (1 + within))
         rule = f"the interval lies within {100 * within:g} % of theirs"
+        margin = min(abs(found.estimate - least), abs(found.estimate - most))
         if bounds is not None:
             inside = least <= bounds[0] and bounds[1] <= most
             outside = bounds[0] > most or bounds[1] < least
@@ -160,13 +179,13 @@ def _judged(finding: PublishedFinding, found: Contrast, blocks: int, said: str =
             result = YES if inside else NO if outside else UNDECIDED
             p = min(1.0, p_outside if outside else p_inside)
     else:
-        rule = f"the interval lies {'above' if above else 'below'} 1"
+        rule, margin = f"the interval lies {'above' if above else 'below'} 1", abs(found.estimate)
         if bounds is not None:
             low, high = bounds
             inside, outside = (low > 0, high < 0) if above else (high < 0, low > 0)
             result, p = YES if inside else NO if outside else UNDECIDED, found.p_zero()
     low_, high_ = (None, None) if bounds is None else (math.exp(bounds[0]), math.exp(bounds[1]))
-    return _Ours(math.exp(found.estimate), low_, high_, blocks, rule, result, said, p)
+    return _Ours(math.exp(found.estimate), low_, high_, blocks, rule, result, said, p, found, margin)
 
 
 def _least(values: tuple[float | None, ...]) -> float:
@@ -241,7 +260,11 @@ def _link(finding: PublishedFinding, used: Trials) -> _Ours | None:
     if found.low is not None and found.high is not None:
         result = YES if found.low >= FULL_SHARE else NO if found.high < FULL_SHARE else UNDECIDED
     rule = f"{finding.link} is used to {100 * FULL_SHARE:g} % at least"
-    return _Ours(found.mean, found.low, found.high, found.count, rule, result)
+    contrast = contrast_of_mean(uses)
+    margin = abs(contrast.estimate - FULL_SHARE)
+    return _Ours(
+        found.mean, found.low, found.high, found.count, rule, result, contrast=contrast, margin=margin
+    )
 
 
 def _effect(finding: PublishedFinding, used: Trials) -> _Ours | None:
