@@ -202,7 +202,7 @@ LOADS = np.array([1, 36, 72, 108, 144, 180, 216, 252, 288, 324, 360, 396, 432], 
 
 
 def knees(campaigns: int, random: np.random.Generator) -> Outcome:
-    curve = 2e4 * (1 - np.exp(-LOADS / 100))
+    curve = 2e4 * (1 - np.exp(-LOADS / 72))
     truth = LOADS[np.argmax(curve >= BEST_SHARE * curve.max())]
     given = covered = 0
     for number in range(campaigns):
@@ -211,6 +211,14 @@ def knees(campaigns: int, random: np.random.Generator) -> Outcome:
         given += found.load is not None
         covered += found.load is not None and found.low <= truth <= found.high
     return Outcome(campaigns, given, covered)
+
+
+def knees_of_rising_curves(campaigns: int, random: np.random.Generator) -> Outcome:
+    """A straight line whose last load but one is 95 % of the last one."""
+    loads = np.append(LOADS, 1.05 * LOADS[-1])
+    runs = loads[:, None] * random.normal(1, 0.04, (campaigns, loads.size, 3))
+    called = [find_knee(loads, one, seed=number).load is not None for number, one in enumerate(runs)]
+    return Outcome(campaigns, campaigns, sum(called))
 
 
 @cache
@@ -277,6 +285,7 @@ SCENARIOS = [
     Scenario("planted warm-up found", planted_warm_up, 0.9, None),
     Scenario("steady series called unsteady", steady_series, **FLAGGED),
     Scenario("knee of a known curve", knees, 0.93, None, given=0.9, slow=True),
+    Scenario("straight line: called a knee", knees_of_rising_curves, **FLAGGED, slow=True),
     *(Scenario(f"scalability law, {name}", scalability(name), slow=True) for name in PARAMETERS),
 ]
 

@@ -42,6 +42,33 @@ def test_four_geometric_loads_whose_throughput_still_rises_have_no_knee():
     assert found.load is None and "still rises by 4" in found.text and "from 32 to 128" in found.text
 
 
+@pytest.mark.parametrize(
+    ("loads", "curve"),
+    [
+        ([16, 32, 64, 120, 128], lambda load: load),
+        ([*range(10, 101, 10), 105], lambda load: load),
+        ([*range(10, 101, 10)], np.sqrt),
+        # 90 % of what it can reach are at 1800 clients.
+        ([1, 36, 72, 144, 216, 288, 360, 432], lambda load: load / (load + 200)),
+    ],
+)
+@pytest.mark.parametrize("spread", [0.0, 0.02, 0.05])
+def test_a_curve_that_still_rises_has_no_knee_however_close_its_last_loads_are(loads, curve, spread):
+    """The last load but one has 90 % of the throughput at the last one, because it is nearly as large."""
+    values = [float(curve(load)) for load in loads]
+    claimed = [knee(loads, runs(np.random.default_rng(seed), values, spread)).load for seed in range(40)]
+    assert sum(load is not None for load in claimed) <= 2, claimed
+
+
+def test_a_level_curve_between_close_loads_has_a_knee_only_if_the_runs_show_it():
+    loads, curve = [8, 16, 32, 64, 66], [25.0, 50, 80, 100, 100]
+    clear = knee(loads, runs(np.random.default_rng(1), curve, 0.002))
+    assert (clear.load, clear.high) == (64, 64)
+    unclear = [knee(loads, runs(np.random.default_rng(seed), curve, 0.05)) for seed in range(20)]
+    assert sum(one.load is None and "measure" in one.text for one in unclear) > 15
+    assert any("64 to 66 is too narrow a range" in one.text for one in unclear)
+
+
 def test_a_knee_that_the_runs_cannot_decide_is_refused():
     """The third load has 91 % of the best, with runs that vary by 5 %."""
     found = knee([1, 8, 32, 128], runs(np.random.default_rng(8), [8e3, 5e4, 9.4e4, 1e5], 0.05))

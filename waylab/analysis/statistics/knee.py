@@ -18,6 +18,11 @@ _LOADS_MIN = 4
 _SAMPLES = 1000
 # The knee is the smallest load with this share of the best throughput.
 BEST_SHARE = 0.9
+# Beyond the knee, the throughput may grow with at most this power of the load: twice the load then gives at most 1 /
+# BEST_SHARE of the throughput. If it grows faster, loads beyond the measured ones would move the knee.
+_RISE_MAX = float(np.log2(1 / BEST_SHARE))
+# Loads that lie close together cannot show how throughput grows. Half way between a level curve and a straight line.
+_RISE_UNDECIDED = 0.5
 # A response so many times that of the smallest load is too slow.
 SLOW_FACTOR = 2.0
 
@@ -47,7 +52,9 @@ def knee(
     """Find the smallest load with `best_share` of the best throughput; `throughput` has the runs of each load.
 
     There is no knee in the data if that is the smallest or the largest load: the throughput does not rise, or still
-    rises there. It is also refused if more than 5 % of the curves with resampled runs (`resampled_means`) have none.
+    rises there. There is none either if the throughput still grows beyond that load, as it does on a straight line
+    whose last loads lie close together. The knee is also refused if more than 5 % of the curves with resampled runs
+    (`resampled_means`) have none, or might grow beyond it as a straight line does.
     The interval is that of the knees of these curves. The load at which the throughput really reaches that share lies
     between the knee and the load before it.
 
@@ -66,6 +73,15 @@ def knee(
             f"no knee: throughput still rises by {rise:.0f} % from {places[-2]:g} to {found:g}; measure larger loads"
         )
 
+    near_the_end = found > places[-1] / 2
+    rise = float(_rises(places, means, found)[0]) if near_the_end else 0.0
+    if rise >= _RISE_MAX:
+        gain = 100 * (2**rise - 1)
+        return _none(
+            f"no knee: beyond {found:g}, throughput still grows at a rate of {gain:.0f} % for twice the load; measure "
+            "larger loads"
+        )
+
     def inside(curves: Array) -> Array:
         reached = _reaching(places, curves, best_share)
         return np.where((reached > places[0]) & (reached < places[-1]), reached, np.nan)
@@ -78,6 +94,13 @@ def knee(
             f"no knee: it may be at {found:g}, but {lacking:.0f} % of the resampled curves still rise at the largest "
             "load, or do not rise; measure more runs or larger loads"
         )
+    if near_the_end and result.low is not None:
+        rises = _rises(places, resampled_means(runs, _SAMPLES, seed), found)
+        if (rises >= _RISE_UNDECIDED).mean() > 1 - confidence:
+            return _none(
+                f"no knee: it may be at {found:g}, but {found:g} to {places[-1]:g} is too narrow a range to show "
+                "whether throughput still rises; measure more runs or larger loads"
+            )
     return result
 
 
@@ -145,6 +168,17 @@ def _reaching(loads: Array, curves: Array, best_share: float) -> Array:
     """Smallest load with a share of the best throughput; curves of shape (curves, loads)."""
     reached = curves >= best_share * curves.max(axis=1, keepdims=True)
     return np.asarray(loads[reached.argmax(axis=1)])
+
+
+def _rises(loads: Array, curves: Array, knee_load: float) -> Array:
+    """Power of the load with which each curve grows beyond the knee: 0 if level, 1 if proportional to the load.
+
+    The slope of the least-squares line through the logarithms; curves of shape (curves, loads).
+    """
+    beyond = loads >= knee_load
+    x = np.log(loads[beyond])
+    x -= x.mean()
+    return np.asarray(np.log(curves[:, beyond]) @ x / (x @ x))
 
 
 def _none(text: str) -> Knee:
