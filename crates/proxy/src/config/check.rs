@@ -23,6 +23,7 @@ impl Config {
         self.check_routes()?;
         self.check_addresses()?;
         self.check_control()?;
+        self.check_resolve_every()?;
         if !(1..=LOOPS_MAX).contains(&self.loops) {
             return Err(ConfigError::value("loops", self.loops, format!("give a number from 1 to {LOOPS_MAX}")));
         }

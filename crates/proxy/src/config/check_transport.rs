@@ -4,7 +4,11 @@ use crate::config::ConfigError;
 use crate::config::check::quoted;
 use crate::config::proxy::Config;
 use net::Address;
+use quantity::duration_text;
+use std::time::Duration;
 
+/// The shortest interval between two lookups of a name. Each lookup needs a thread, and most of them a request to a name server.
+const RESOLVE_EVERY_MIN: Duration = Duration::from_millis(100);
 /// The longest path of a control socket: it must fit into a socket address, also with the process id that is added while a
 /// successor starts.
 const CONTROL_BYTES_MAX: usize = 96;
@@ -23,6 +27,16 @@ impl Config {
             1..=CONTROL_BYTES_MAX => Ok(()),
             _ => refuse(format!("the path is longer than {CONTROL_BYTES_MAX} bytes")),
         }
+    }
+
+    /// Checks how often names are resolved.
+    pub(super) fn check_resolve_every(&self) -> Result<(), ConfigError> {
+        let every = self.transport.resolve_every;
+        if !every.is_zero() && every < RESOLVE_EVERY_MIN {
+            let problem = "give at least 100ms, or 0s to resolve names only after a connection has failed";
+            return Err(ConfigError::value("resolve-every", quoted(&duration_text(every)), problem));
+        }
+        Ok(())
     }
 
     /// Checks that the settings for TLS fit the addresses. With `has_other_sockets`, another process passes sockets, which can be

@@ -119,7 +119,7 @@ fn limits(shape: &Shape, random: &mut Random) -> ProxyFile {
         reply_max: Some(random.choose(&[64 << 20, if shape.has_large { 1 << 20 } else { 30_000 }])),
         hot_keys: Some(hot_keys),
         hot_keys_metrics: Some(hot_keys > 0 && random.one_in(2)),
-        resolve_every: Some(random.choose(&[Duration::from_secs(30), Duration::ZERO, Duration::from_millis(20)])),
+        resolve_every: Some(random.choose(&[Duration::from_secs(30), Duration::ZERO, Duration::from_millis(100)])),
         ..ProxyFile::default()
     }
 }
