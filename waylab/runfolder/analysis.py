@@ -216,9 +216,7 @@ class FindingResult(Struct, frozen=True, kw_only=True):
     rule: str  # the rule that decides
     reproduced: str  # yes, no, undecided or not run
     reason: str = ""  # why ours differs, in one sentence
-    blocks_needed: int | None = (
-        None  # blocks that decide an undecided finding; null if their number is not known
-    )
+    blocks_needed: int | None = None  # blocks that decide an undecided finding; null if unknown
 
 
 class PublishedResults(Struct, frozen=True, kw_only=True):

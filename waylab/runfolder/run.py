@@ -58,8 +58,7 @@ class GateLimits(Struct, frozen=True, kw_only=True):
     steady_state: bool = True  # whether a trial without a steady state fails
     reason: str  # why a limit is looser than its default
     loosened: list[str]  # names of the limits that are looser than their defaults
-    cpu_wait_max: float = 0.1  # time for which a host waited for a CPU that its quota allowed, as a share
-    cpu_wait_beside_others_max: float = 0.01  # the same, if other programs used more than foreign_cpu_max
+    cpu_wait_max: float = 0.05  # time for which a host waited for a CPU that its quota allowed, as a share
     usual: dict[str, bool | float] = field(default_factory=dict)  # defaults of the loosened limits, by name
 
     @property

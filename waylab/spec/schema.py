@@ -70,8 +70,7 @@ class Gates:
 
     generator_cpu_max: float = setting(checks.number(0, 1.5, above=True), 0.8)
     foreign_cpu_max: float = setting(checks.number(0, 1, above=True), 0.2)
-    cpu_wait_max: float = setting(checks.number(0, 1, above=True), 0.1)
-    cpu_wait_beside_others_max: float = setting(checks.number(0, 1, above=True), 0.01)
+    cpu_wait_max: float = setting(checks.number(0, 1, above=True), 0.05)
     steal_max: float = setting(checks.number(0, 1, above=True), 0.1)
     hit_ratio_min: float = setting(checks.number(0, 1), 0.999)
     interactive_law_max: float = setting(checks.number(0, 10, above=True), 0.03)
@@ -91,7 +90,6 @@ class Gates:
                 "generator_cpu_max",
                 "foreign_cpu_max",
                 "cpu_wait_max",
-                "cpu_wait_beside_others_max",
                 "steal_max",
                 "interactive_law_max",
                 "dropped_records_max",

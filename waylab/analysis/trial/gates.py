@@ -69,7 +69,7 @@ def judge(
             "of one core for each thread of the load",
         ),
         _foreign(numbers.cpu.foreign_share, limits.foreign_cpu_max, numbers.links.waited_share),
-        _cpu_wait(numbers.links.waited_share, numbers.cpu.foreign_share, limits),
+        _cpu_wait(numbers.links.waited_share, limits.cpu_wait_max),
         _below("steal", numbers.cpu.steal_share, limits.steal_max, "of the machine is steal time"),
         _offered(load.totals, open_loop),
         _together(outcome.generators_overlap),
@@ -116,22 +116,15 @@ def _foreign(share: float | None, limit: float, waited: dict[str, float]) -> Gat
     return _below("foreign_cpu", share, limit, "of the machine for other programs")
 
 
-def _cpu_wait(waited: dict[str, float], foreign: float | None, limits: GateLimits) -> Gate:
-    limit = limits.cpu_wait_max
+def _cpu_wait(waited: dict[str, float], limit: float) -> Gate:
     if not waited:
         text = "does not apply: no host with a time scale has a share of the CPUs"
         return _gate("cpu_wait", None, text, None, limit)
-    busy = foreign is not None and foreign >= limits.foreign_cpu_max
-    # The hosts of one machine wait for each other now and then, also if they fit into it. Waiting for other programs is
-    # judged more strictly, because it differs from trial to trial.
-    limit = limits.cpu_wait_beside_others_max if busy else limit
     host = max(waited, key=lambda name: waited[name])
     text = (
         f"{host} waited for a CPU in {100 * waited[host]:.1f} % of the time although its quota was not used up, "
         f"limit {100 * limit:g} %"
     )
-    if busy and foreign is not None:
-        text += f" because other programs used {100 * foreign:.0f} % of the machine"
     return _gate("cpu_wait", waited[host] <= limit, text, waited[host], limit)
 
 
