@@ -52,6 +52,7 @@ mod path {
     pub(crate) mod failure;
     pub(crate) mod health;
     pub(crate) mod lane;
+    pub(crate) mod lane_connections;
     pub(crate) mod lease;
     pub(crate) mod long_polls;
     pub(crate) mod memory;

@@ -241,6 +241,23 @@ pub(super) async fn in_time<T>(
 }
 
 impl ConnectionDriver {
+    /// Waits for some work that does not use the connection. Returns nothing if the connection ends before.
+    pub(crate) async fn drive_until_closed<W: Future>(&mut self, work: W) -> Option<W::Output> {
+        let mut work = pin!(work);
+        poll_fn(|context| {
+            if let Poll::Ready(done) = work.as_mut().poll(context) {
+                return Poll::Ready(Some(done));
+            }
+            let is_over = self.0.as_mut().is_none_or(|connection| connection.as_mut().poll(context).is_ready());
+            if is_over {
+                self.0 = None;
+                return Poll::Ready(None);
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
     /// Runs some work, and transfers bytes until it is done. If the connection ends, the client's calls fail.
     pub(crate) async fn drive<W: Future>(&mut self, work: W) -> W::Output {
         let mut work = pin!(work);

@@ -47,7 +47,7 @@ pub(crate) const PROBLEM_TYPES: &[ProblemType] = &[
     problem_type(
         "not-ready",
         503,
-        "the database is read-only or refuses connections, or a background loop of the service is stuck",
+        "the database is read-only or refuses connections, a lane has no connection, or a background loop is stuck",
     ),
     problem_type("database-error", 503, "the database is full, read-only or too slow; nothing was done"),
     problem_type(

@@ -23,6 +23,8 @@ pub(crate) struct MetricsSnapshot {
     pub(crate) connections: ClientConnectionCounts,
     /// The same for operators at an address of their own.
     pub(crate) operators: ClientConnectionCounts,
+    /// The open database connections of the lanes of each job queue.
+    pub(crate) lanes: Vec<(String, usize)>,
     /// The length of each job queue.
     pub(crate) queues: Vec<(String, usize)>,
     /// Requests that were refused, by [`LIMITS`].
@@ -78,6 +80,11 @@ pub(crate) fn page(snapshot: &MetricsSnapshot) -> String {
     head(&mut page, "waystage_messages_queue_length", "gauge", "Requests that wait for a connection to the database.");
     for (label, length) in queues {
         line(&mut page, "waystage_messages_queue_length", &format!("queue=\"{label}\""), length);
+    }
+    let name = "waystage_messages_lane_connections";
+    head(&mut page, name, "gauge", "Open connections to the database for the requests of this queue.");
+    for (label, open) in &snapshot.lanes {
+        line(&mut page, name, &format!("queue=\"{label}\""), open);
     }
     let name = "waystage_messages_refused_total";
     head(&mut page, name, "counter", "Requests that were refused because a limit was reached.");
@@ -217,6 +224,7 @@ mod tests {
             counts: journal.counts(),
             connections: Arc::new(ClientConnections::new(5)).counts(),
             operators: Arc::new(ClientConnections::new(5)).counts(),
+            lanes: vec![("0".into(), 1), ("keyed".into(), 0)],
             queues: vec![("0".into(), 3), ("lists".into(), 0)],
             refused: [1, 2, 3, 4, 5],
             polls: 7,
@@ -227,6 +235,7 @@ mod tests {
         for expected in [
             "waystage_messages_requests_total{operation=\"pop\",status=\"204\"} 1",
             "waystage_messages_queue_length{queue=\"0\"} 3",
+            "waystage_messages_lane_connections{queue=\"keyed\"} 0",
             "waystage_messages_refused_total{limit=\"memory-per-client\"} 4",
             "waystage_messages_long_polls 7",
             "waystage_messages_loop_age_seconds{loop=\"redelivery\"} 1.5",

@@ -8,6 +8,7 @@ use crate::database::low_water_reader;
 use crate::observe::journal::Journal;
 use crate::path::health::Health;
 use crate::path::lane::Lane;
+use crate::path::lane_connections::LaneConnections;
 use crate::path::memory::Memory;
 use crate::path::null_database::NullDatabase;
 use crate::path::queue::{Bounds, JobQueue};
@@ -17,6 +18,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use tokio::task::JoinHandle;
 
+/// The labels of the lanes for work that could delay messages, and for sends with keys.
+const LISTS: &str = "lists";
+const KEYED: &str = "keyed";
 /// A send fails after this time if a running transaction has locked its key.
 const KEY_LOCK_TIMEOUT: &str = "500ms";
 
@@ -68,9 +72,10 @@ impl Dispatcher {
         let queues: Vec<_> = (0..queues).map(|_| Arc::new(JobQueue::new(bounds))).collect();
         // One connection each. A batch executes equal requests with one statement.
         let [lists, keyed] = [(); 2].map(|()| Arc::new(JobQueue::new(Bounds { taken_requests: usize::MAX, ..bounds })));
-        let lane = |(number, (queue, lock_timeout)): (usize, (&Arc<JobQueue>, Option<&'static str>))| Lane {
+        let lane = |number: usize, queue: &Arc<JobQueue>, connections: Arc<LaneConnections>, lock_timeout| Lane {
             number: u16::try_from(number).unwrap_or(u16::MAX),
             queue: queue.clone(),
+            connections,
             database: database.clone(),
             low_water_marks: low_water_marks.clone(),
             memory: memory.clone(),
@@ -79,14 +84,20 @@ impl Dispatcher {
             journal: journal.clone(),
             lock_timeout,
         };
-        let handles = queues
-            .iter()
-            .flat_map(|queue| (0..workers).map(move |_| (queue, None)))
-            .chain([(&lists, None), (&keyed, Some(KEY_LOCK_TIMEOUT))])
-            .enumerate()
-            .map(|numbered| tokio::spawn(lane(numbered).run()))
-            .collect();
-        (Dispatcher { queues, lists, keyed, null: None }, handles)
+        let dispatcher = Dispatcher { queues, lists, keyed, null: None };
+        let mut handles = Vec::new();
+        for (label, queue) in dispatcher.all() {
+            let connections = health.add_lanes(&label);
+            let (workers, lock_timeout) = match label.as_str() {
+                LISTS => (1, None),
+                KEYED => (1, Some(KEY_LOCK_TIMEOUT)),
+                _ => (workers, None),
+            };
+            for _ in 0..workers {
+                handles.push(tokio::spawn(lane(handles.len(), queue, connections.clone(), lock_timeout).run()));
+            }
+        }
+        (dispatcher, handles)
     }
 
     /// A dispatcher without a database.
@@ -139,7 +150,7 @@ impl Dispatcher {
 
     fn all(&self) -> impl Iterator<Item = (String, &Arc<JobQueue>)> {
         let lanes = self.queues.iter().enumerate().map(|(number, queue)| (number.to_string(), queue));
-        lanes.chain([("lists".to_string(), &self.lists), ("keyed".to_string(), &self.keyed)])
+        lanes.chain([(LISTS.to_string(), &self.lists), (KEYED.to_string(), &self.keyed)])
     }
 }
 

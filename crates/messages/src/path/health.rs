@@ -1,10 +1,11 @@
-//! Whether the service can do its work: the state of the database, and how long ago each background loop finished a round. `/readyz` and
-//! the metrics read this state, so they cause no request to the database.
+//! Whether the service can do its work: the state of the database, the connections of the lanes, and how long ago each background loop
+//! finished a round. `/readyz` and the metrics read this state, so they cause no request to the database.
 
 use crate::path::failure::Failure;
+use crate::path::lane_connections::LaneConnections;
 use clock::{Clock, Nanos};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// A background loop.
@@ -28,6 +29,8 @@ const FAILING_MAX: Duration = Duration::from_secs(5);
 pub(crate) struct Health {
     clock: Clock,
     database: Mutex<Result<(), Failure>>,
+    /// The connections of each job queue.
+    lanes: Mutex<Vec<Arc<LaneConnections>>>,
     /// When each loop last finished a round.
     rounds: [AtomicU64; LOOP_LABELS.len()],
     /// Since when each loop fails, and why its latest round did, until the loop finishes one.
@@ -43,6 +46,7 @@ impl Health {
         Health {
             clock,
             database: Mutex::new(database),
+            lanes: Mutex::default(),
             rounds: std::array::from_fn(|_| AtomicU64::new(now.0)),
             failures: Mutex::default(),
             has_loops: has_database,
@@ -52,6 +56,22 @@ impl Health {
     /// Records the state of the database.
     pub(crate) fn set_database(&self, state: Result<(), Failure>) {
         *self.database.lock().unwrap_or_else(PoisonError::into_inner) = state;
+    }
+
+    /// Adds a job queue, whose lanes have no connection yet.
+    pub(crate) fn add_lanes(&self, label: &str) -> Arc<LaneConnections> {
+        let lanes = Arc::new(LaneConnections::new(label, self.clock.clone()));
+        self.lanes().push(lanes.clone());
+        lanes
+    }
+
+    /// The label of each job queue, and the number of open connections of its lanes.
+    pub(crate) fn lane_connections(&self) -> Vec<(String, usize)> {
+        self.lanes().iter().map(|lanes| lanes.count()).collect()
+    }
+
+    fn lanes(&self) -> MutexGuard<'_, Vec<Arc<LaneConnections>>> {
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A loop has finished a round, or a part of one.
@@ -81,6 +101,7 @@ impl Health {
     /// Whether requests can be served; if not, the reason.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         self.database.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        self.lanes().iter().try_for_each(|lanes| lanes.check()).map_err(Failure::NotReady)?;
         let ages = self.ages().unwrap_or_default();
         let now = self.clock.now();
         for (name, failure) in LOOP_LABELS.iter().zip(self.failures().iter()) {

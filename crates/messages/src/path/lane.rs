@@ -1,5 +1,6 @@
 //! Step 5. The loop that owns a database connection: takes the waiting jobs and has them answered as one batch, without waiting for more
-//! jobs. A lane whose connection broke reconnects; until then its jobs fail at once, so that clients can decide what to do.
+//! jobs. A lane whose connection broke reconnects, also without a job; until then its jobs fail at once, so that clients can decide what
+//! to do.
 
 use crate::database::connection::{Database, DatabaseSession};
 use crate::database::connector::ConnectionDriver;
@@ -9,25 +10,46 @@ use crate::observe::journal::Journal;
 use crate::path::answer;
 use crate::path::batch::JobBatch;
 use crate::path::failure::Failure;
+use crate::path::lane_connections::{LaneConnections, OpenLane};
 use crate::path::memory::{ExpectedReplies, Memory};
 use crate::path::queue::JobQueue;
 use crate::path::work::Job;
 use clock::{Clock, Nanos, Stage};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 #[cfg(test)]
 mod tests;
 
-/// Pause between two attempts to connect.
+/// Pause between two attempts to connect, if there are jobs.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
+/// The same without jobs.
+const IDLE_RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// A connection with the part that transfers its bytes.
+struct LaneSession {
+    session: DatabaseSession,
+    driver: ConnectionDriver,
+    _open: OpenLane,
+}
+
+/// What a lane does next.
+enum Next {
+    Serve(Vec<Job>),
+    /// There is no connection, and no job that waits for one.
+    Connect,
+    Stop,
+}
+
 /// The loop of one connection.
 #[derive(Debug)]
 pub(crate) struct Lane {
     /// Its number among all connections.
     pub(crate) number: u16,
     pub(crate) queue: Arc<JobQueue>,
+    /// The connections of all lanes of this queue.
+    pub(crate) connections: Arc<LaneConnections>,
     pub(crate) database: Database,
     pub(crate) low_water_marks: Arc<LowWaterMarks>,
     pub(crate) memory: Arc<Memory>,
@@ -62,18 +84,31 @@ impl Lane {
 
     /// Runs until the queue is closed and empty.
     pub(crate) async fn run(self) {
-        let mut session = self.open().await.ok();
+        let mut session = self.open().await.inspect_err(|error| self.connections.note_failure(&error.to_string())).ok();
         let mut failed = Nanos::UNSET;
         let mut batch: u32 = 0;
         let mut answered = Instant::now();
-        while let Some(mut jobs) = self.take(&mut session).await {
+        loop {
+            let mut jobs = match self.next(&mut session).await {
+                Next::Serve(jobs) => jobs,
+                Next::Stop => return,
+                Next::Connect => {
+                    session = tokio::select! {
+                        session = self.connect() => session,
+                        () = self.queue.closed() => None,
+                    };
+                    failed = if session.is_some() { Nanos::UNSET } else { self.clock.now() };
+                    answered = Instant::now();
+                    continue;
+                }
+            };
             let now = self.clock.now();
             for job in &mut jobs {
                 job.measurements.stamp(Stage::Dispatched, now);
                 (job.measurements.lane, job.measurements.batch) = (self.number, batch);
             }
             batch = batch.wrapping_add(1);
-            let is_closed = session.as_ref().is_none_or(|(session, _)| session.client.is_closed());
+            let is_closed = session.as_ref().is_none_or(|open| open.session.client.is_closed());
             if is_closed || self.database.liveness.is_suspect(answered) {
                 session = None;
                 if !failed.is_set() || now >= failed + RETRY_AFTER {
@@ -95,7 +130,7 @@ impl Lane {
             }
             let mut is_over = false;
             match &mut session {
-                Some((session, driver)) => {
+                Some(LaneSession { session, driver, .. }) => {
                     self.journal.count_batch(jobs.len());
                     let process = session.process.clone();
                     let serving =
@@ -111,6 +146,8 @@ impl Lane {
                     });
                     answered = Instant::now();
                 }
+                // The other lanes of the queue can serve them.
+                None if self.connections.open() > 0 => self.queue.put_back(jobs),
                 None => jobs.into_iter().for_each(|job| job.end(Err(Failure::DatabaseDown))),
             }
             if is_over {
@@ -119,32 +156,46 @@ impl Lane {
         }
     }
 
-    /// Takes the waiting jobs. The connection is driven meanwhile, so that its end is noticed.
-    async fn take(&self, session: &mut Option<(DatabaseSession, ConnectionDriver)>) -> Option<Vec<Job>> {
-        match session {
-            Some((_, driver)) => driver.drive(self.queue.take()).await,
-            None => self.queue.take().await,
+    /// Waits for jobs and takes them. The connection is driven meanwhile, so that its end is noticed.
+    async fn next(&self, session: &mut Option<LaneSession>) -> Next {
+        let taken = match session {
+            Some(open) => open.driver.drive_until_closed(self.queue.take()).await,
+            // The others can serve the jobs.
+            None if self.connections.open() > 0 => {
+                timeout(IDLE_RETRY_AFTER, self.queue.closed()).await.ok().map(|()| None)
+            }
+            None => timeout(IDLE_RETRY_AFTER, self.queue.take()).await.ok(),
+        };
+        match taken {
+            Some(Some(jobs)) => Next::Serve(jobs),
+            Some(None) => Next::Stop,
+            None => {
+                *session = None;
+                Next::Connect
+            }
         }
     }
 
-    async fn open(&self) -> Result<(DatabaseSession, ConnectionDriver), DatabaseError> {
+    async fn open(&self) -> Result<LaneSession, DatabaseError> {
         let (session, mut driver) = self.database.connect(&self.clock).await?;
         if let Some(limit) = self.lock_timeout {
             let text = format!("SET lock_timeout = '{limit}'");
             let set = driver.drive(session.client.batch_execute(&text));
             self.database.liveness.attend(&session.process, set).await??;
         }
-        Ok((session, driver))
+        Ok(LaneSession { session, driver, _open: self.connections.enter() })
     }
 
-    async fn connect(&self) -> Option<(DatabaseSession, ConnectionDriver)> {
+    async fn connect(&self) -> Option<LaneSession> {
         match self.open().await {
             Ok(session) => {
                 self.journal.count_connect();
                 Some(session)
             }
             Err(error) => {
-                self.journal.note_connect_failure(&error.to_string());
+                let reason = error.to_string();
+                self.journal.note_connect_failure(&reason);
+                self.connections.note_failure(&reason);
                 None
             }
         }

@@ -6,6 +6,7 @@ use crate::path::work::Job;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
@@ -29,6 +30,7 @@ pub(crate) struct JobQueue {
     bounds: Bounds,
     state: Mutex<State>,
     arrived: Notify,
+    closed: Notify,
     refused: AtomicU64,
     refused_of_party: AtomicU64,
 }
@@ -48,6 +50,7 @@ impl JobQueue {
             bounds,
             state: Mutex::default(),
             arrived: Notify::new(),
+            closed: Notify::new(),
             refused: AtomicU64::new(0),
             refused_of_party: AtomicU64::new(0),
         }
@@ -128,6 +131,17 @@ impl JobQueue {
     pub(crate) fn close(&self) {
         self.lock().is_closed = true;
         self.arrived.notify_one();
+        self.closed.notify_waiters();
+    }
+
+    /// Waits until the queue is closed.
+    pub(crate) async fn closed(&self) {
+        // Registered before the check, so that it cannot be missed.
+        let mut closed = pin!(self.closed.notified());
+        closed.as_mut().enable();
+        if !self.lock().is_closed {
+            closed.await;
+        }
     }
 
     /// The numbers of jobs refused because of the common limit, and because of the quota of their sender or receiver.

@@ -50,6 +50,7 @@ async fn a_lane_reconnects_when_its_server_stops_answering() {
     let lane = Lane {
         number: 0,
         queue: queue.clone(),
+        connections: Arc::new(LaneConnections::new("0", Clock::monotonic())),
         database: database.clone(),
         low_water_marks: LowWaterMarks::new(usize::MAX),
         memory: Arc::new(Memory::new(1000)),

@@ -1,0 +1,101 @@
+//! Lanes that lost their connection while the others have theirs: `/readyz` and the metrics report them, and they connect again without a
+//! request.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use common::leases::make;
+use common::{Client, Database, serve};
+use messages::{Config, DispatchConfig};
+use std::time::Duration;
+
+/// Refuses further connections. Those that are open stay open.
+const REFUSE: &str = "ALTER ROLE narrow CONNECTION LIMIT 1";
+/// Ends the connection of the lane that has sent a message with a key.
+const END_KEYED: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE query LIKE '%Sends with an idempotency key%' AND usename = 'narrow'";
+/// Ends three of the connections that have sent a message.
+const END_THREE: &str = "SELECT pg_terminate_backend(pid) FROM (SELECT pid FROM pg_stat_activity
+    WHERE query LIKE '%INSERT INTO message (id, queue_id, receiver, sender, body, expires_at)%' AND usename = 'narrow' LIMIT 3) AS lane";
+
+/// A service whose role can be refused further connections.
+fn narrow(database: &Database, dispatch: DispatchConfig) -> Config {
+    let config = database.config();
+    Config { database: config.database.replace("user=waystage", "user=narrow"), dispatch, ..config }
+}
+
+/// Waits until `/readyz` replies with this status, and returns the reply's body.
+fn ready_becomes(client: &mut Client, status: u16) -> String {
+    for _ in 0..2000 {
+        let reply = client.short("GET", "/readyz");
+        if reply.0 == status {
+            return reply.1;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("/readyz did not reply {status}");
+}
+
+fn metric(client: &mut Client, line: &str) -> bool {
+    client.short("GET", "/metrics").1.lines().any(|other| other == line)
+}
+
+#[test]
+fn a_single_lane_without_a_connection_makes_the_service_not_ready() {
+    let Some(database) = Database::start() else { return };
+    database.run("CREATE ROLE narrow LOGIN; GRANT ALL ON SCHEMA public TO narrow");
+    let running = serve(&narrow(&database, DispatchConfig::Fused { lanes: 2 }));
+    let mut client = Client::connect(running.address(), "alice");
+    make(&mut client, "q", "");
+    let keyed = client.ask_with("POST", "/v1/queues/q/messages", "Idempotency-Key: k", "x");
+    assert_eq!(keyed.status, 201);
+    ready_becomes(&mut client, 204);
+    assert!(metric(&mut client, "waystage_messages_lane_connections{queue=\"keyed\"} 1"));
+    database.run(REFUSE);
+    database.run(END_KEYED);
+    let text = ready_becomes(&mut client, 503);
+    assert!(text.contains("urn:waystage:problem:not-ready\""), "{text}");
+    assert!(text.contains("lane keyed has no connection") && text.contains("too many connections"), "{text}");
+    assert!(metric(&mut client, "waystage_messages_lane_connections{queue=\"keyed\"} 0"));
+    assert!(metric(&mut client, "waystage_messages_lane_connections{queue=\"1\"} 1"));
+    client.send("/v1/queues/q/messages", "the other lanes work");
+    database.run("ALTER ROLE narrow CONNECTION LIMIT -1");
+    // No request needs the lane.
+    ready_becomes(&mut client, 204);
+    assert!(metric(&mut client, "waystage_messages_lane_connections{queue=\"keyed\"} 1"));
+    running.stop().unwrap();
+}
+
+/// A connection of the pool that ended takes no requests from those that work.
+#[test]
+fn the_rest_of_a_pool_serves_all_requests() {
+    let Some(database) = Database::start() else { return };
+    database.run("CREATE ROLE narrow LOGIN; GRANT ALL ON SCHEMA public TO narrow");
+    let running = serve(&narrow(&database, DispatchConfig::Pool { connections: 4 }));
+    let mut client = Client::connect(running.address(), "alice");
+    make(&mut client, "q", "");
+    let mut tries = 0;
+    while !metric(&mut client, "waystage_messages_lane_connections{queue=\"0\"} 4") {
+        tries += 1;
+        assert!(tries < 1000, "not all connections were made");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    for _ in 0..20 {
+        client.send("/v1/queues/q/messages", "x");
+    }
+    database.run(REFUSE);
+    database.run(END_THREE);
+    let mut tries = 0;
+    while metric(&mut client, "waystage_messages_lane_connections{queue=\"0\"} 4") {
+        tries += 1;
+        assert!(tries < 1000, "no connection ended");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    for _ in 0..200 {
+        client.send("/v1/queues/q/messages", "x");
+    }
+    assert_eq!(client.short("GET", "/readyz").0, 204);
+    running.stop().unwrap();
+}
