@@ -1,12 +1,12 @@
 # The front door. Every target does its own set-up; a fresh clone needs Rust, Python 3.11 or newer and a C compiler.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-messages smoke test fuzz lint features dependencies advisories bench bench-load bench-proxy bench-messages bench-models calibrate pictures samples build clean
+.PHONY: help demo demo-messages smoke test fuzz lint features dependencies advisories bench bench-load bench-proxy bench-messages bench-models calibrate pictures studies build clean
 
 PYTHON ?= python3
 VENV := .venv
 READY := $(VENV)/.ready
 FUZZ_SECONDS ?= 60
-STUDIES ?= asl15 asl16 asl18
+STUDIES ?= c18 b16 a16 d15
 WAYSTAGE := target/release/waystage
 # Rust programs that only lint needs, built without optimisation: building is what takes time, not running.
 TOOLS := .tools
@@ -80,12 +80,8 @@ pictures: $(READY) ## Draw the README's pictures for light and dark pages; RUN=r
 	$(VENV)/bin/python docs/images/draw.py $(RUN)
 
 # The specifications need root for emulated hosts, and an idle machine: their gates reject trials beside other programs.
-samples: build $(READY) ## Measure the published studies at quick scale and write docs/samples again, STUDIES="asl15 asl16 asl18" (two hours, as root)
-	set -e; for study in $(STUDIES); do \
-	  folder=results/samples/$$study-$$(date -u +%Y%m%dT%H%M%SZ); \
-	  for spec in experiments/$$study/*.toml; do $(VENV)/bin/waylab run --scale quick --results $$folder $$spec; done; \
-	  $(VENV)/bin/waylab report --sample docs/samples/$$study.md $$folder/*; \
-	done
+studies: build $(READY) ## Measure the published studies and write docs/field-results again, STUDIES="c18 d15" (2.5 hours, as root)
+	$(VENV)/bin/waylab study --quick --document docs/field-results $(STUDIES:%=experiments/studies/%.toml)
 
 build: ## The program waystage, optimised
 	cargo build --release --locked

@@ -10,7 +10,7 @@ import pytest
 from made import made_trial, with_numbers, without_use
 from msgspec import convert
 
-from waylab.analysis import analyse
+from waylab.analysis import analyse, findings_of
 from waylab.analysis.across.answer.blocks_needed import blocks_needed
 from waylab.analysis.across.answer.published import published_facts, published_results
 from waylab.analysis.statistics.blocks import contrast_of_mean
@@ -132,6 +132,18 @@ def test_the_needed_blocks_decide_in_four_of_five_cases(spread):
         bounds = contrast_of_mean(random.normal(0.0, spread, needed).tolist()).interval()
         decided.append(bounds is not None and bounds[1] < 0.1)
     assert np.mean(decided) == pytest.approx(0.8, abs=0.07) or needed == 4
+
+
+def test_the_blocks_of_several_runs_are_judged_together(tmp_path):
+    path = tmp_path / "x.toml"
+    path.write_text(
+        f'{HEAD}[published]\nsource = "A"\n[[published.finding]]\ntext = "t"\n{RATIO}theirs = 0.8\n'
+    )
+    published = convert(spec_as_dict(read_spec(path)), ExperimentSpec).published
+    run = SimpleNamespace(trials=[trial.content for trial in trials()])
+    one, two = (findings_of(published, [run] * count).findings[0] for count in (1, 2))
+    assert (one.blocks, two.blocks) == (3, 6) and two.ours == pytest.approx(one.ours)
+    assert two.high - two.low < one.high - one.low
 
 
 def test_a_ratio_of_one_block_has_no_interval_and_no_verdict(tmp_path):

@@ -131,6 +131,60 @@ def test_a_study_runs_resumes_and_lists_its_findings(fake, tmp_path, monkeypatch
     )
 
 
+FINDING = """
+[published]
+source = "S"
+[[published.finding]]
+text = "More clients, more work."
+metric = "throughput_per_s"
+of = { clients = 16 }
+to = { clients = 4 }
+theirs = THEIRS
+within = 0.1
+reason = "The fake has one speed."
+"""
+
+
+def one_experiment(tmp_path, theirs):
+    first = STUDY.split('[[experiment]]\nspec = "base.toml"\nname = "second"', maxsplit=1)[0]
+    path = study_of(tmp_path, first)
+    (tmp_path / "base.toml").write_text(SPEC + FINDING.replace("THEIRS", theirs))
+    return path
+
+
+def test_changed_findings_are_judged_without_new_trials(fake, tmp_path, capsys):
+    results = tmp_path / "results"
+    study(one_experiment(tmp_path, "1.0"), results)
+    before = {path: path.stat().st_mtime_ns for path in results.rglob("trial.json")}
+    page = results / "small-full" / "findings.md"
+    assert before and "| 1.0000 |" in page.read_text()
+    path = one_experiment(tmp_path, "77.0")
+    capsys.readouterr()
+    assert study(path, results, "--findings", "--document", str(tmp_path / "pages")) == 0
+    assert before == {path: path.stat().st_mtime_ns for path in results.rglob("trial.json")}
+    document = (tmp_path / "pages" / "small.md").read_text()
+    assert "| 77.0000 |" in document
+    assert "[small](small.md)" in (tmp_path / "pages" / "README.md").read_text()
+
+
+def test_more_blocks_are_added_to_the_runs_that_exist(fake, tmp_path, capsys):
+    results, path = tmp_path / "results", one_experiment(tmp_path, "1.0")
+    study(path, results)
+    study(path, results, "--blocks", "5")
+    study(path, results, "--blocks", "4")
+    runs = sorted(results.glob("small-full/*/run.json"))
+    planned = [json.loads(run.read_text())["plan"] for run in runs]
+    assert [max(trial["block"] for trial in plan) for plan in planned] == [2, 3], "and nothing for 4 of 5"
+    assert len({trial["seed"] for plan in planned for trial in plan}) == sum(map(len, planned))
+    page = (results / "small-full" / "findings.md").read_text()
+    assert page.count(" UTC: ") == 2, "both runs are listed"
+
+
+def test_a_study_without_runs_has_findings_that_were_not_run(tmp_path, capsys):
+    assert study(one_experiment(tmp_path, "1.0"), tmp_path / "results", "--findings") == 0
+    assert "1 findings: 1 not run." in capsys.readouterr().out
+
+
 def test_another_time_scale_has_a_folder_of_its_own(tmp_path, capsys):
     path = EXPERIMENTS / "studies" / "c18.toml"
     study(path, tmp_path, "--plan", "--quick", "--time-scale", "40")

@@ -178,8 +178,20 @@ def _add_study(parts: Any) -> None:
         "The same command continues a study that was stopped. Exit code: 0 success, 1 no usable trial in an "
         "experiment, 2 bad input, 130 interrupted.",
     )
-    part.add_argument("study", type=Path, metavar="STUDY", help="a file of experiments/studies")
+    part.add_argument("study", type=Path, nargs="+", metavar="STUDY", help="files of experiments/studies")
     part.add_argument("--plan", action="store_true", help="show experiments and durations; run nothing")
+    part.add_argument(
+        "--findings", action="store_true", help="run nothing; judge the findings by the runs that exist"
+    )
+    part.add_argument(
+        "--blocks",
+        type=_blocks,
+        metavar="N",
+        help="run more blocks of each experiment until all its runs together have N",
+    )
+    part.add_argument(
+        "--document", type=Path, metavar="DIR", help="write a page for each study into DIR, and their list"
+    )
     part.add_argument("--time-scale", type=_time_scale, metavar="N", help="time scale instead of the study's")
     part.add_argument(
         "--results",
@@ -190,6 +202,13 @@ def _add_study(parts: Any) -> None:
     )
     _add_scale(part)
     part.set_defaults(command=later("waylab.cli.study", "run"))
+
+
+def _blocks(text: str) -> int:
+    value = int(text)
+    if not 1 <= value <= 1000:
+        raise argparse.ArgumentTypeError(f"{text} should be from 1 up to 1000")
+    return value
 
 
 def _time_scale(text: str) -> float:

@@ -1,7 +1,8 @@
-"""The command `waylab study`: runs all experiments of a study, resumed where they stopped, and lists their findings."""
+"""The command `waylab study`: runs what is missing of all experiments of a study, and writes its findings."""
 
 import argparse
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rich import box
@@ -9,85 +10,110 @@ from rich.console import Console
 from rich.table import Table
 
 from waylab.cli.commands import conclude, minutes, run_campaign
-from waylab.errors import LabError
-from waylab.plan import Plan, make_plan
-from waylab.predict import check_models
-from waylab.report import show_findings, write_findings
+from waylab.cli.study_runs import Experiment, StudyRun, missing_run, read_experiment
+from waylab.report import ExperimentFindings, show_findings, write_findings, write_list
 from waylab.run import create_run, resume_run
 from waylab.runfolder import paths
-from waylab.runfolder.files import read_run, read_trial
-from waylab.runfolder.trial import MEASURED
-from waylab.spec import Spec, Study, read_spec, read_study, with_changes, write_specs
+from waylab.spec import QUICK, Study, read_study, with_changes, write_specs
 from waylab.testbed import Machine, check_requirements
 
 _SPECS = "specs"
-# Starting and stopping the programs of emulated hosts took 2 to 9 s a trial, and 8 to 16 s with a database.
-_START_AND_STOP_S = 6.0
-
-
-@dataclass(frozen=True)
-class _Experiment:
-    """One experiment of the study: its specification, its plan, and its run folder once it has one."""
-
-    path: Path
-    spec: Spec
-    plan: Plan
-    directory: Path | None
-
-    def measured(self) -> dict[str, float]:
-        """Return the names of the measured trials, and how long each took."""
-        if self.directory is None:
-            return {}
-        outcomes = [read_trial(self.directory, trial.id) for trial in self.plan.trials]
-        return {one.id: one.took_s for one in outcomes if one and one.status == MEASURED}
-
-    def left_s(self) -> float:
-        """Return the expected duration of the trials that are not measured."""
-        if self.directory and (self.directory / paths.ANALYSIS).is_file():
-            return 0.0
-        done = self.measured()
-        left = [trial for trial in self.plan.trials if trial.id not in done]
-        load_s = sum(trial.expected_s for trial in self.plan.trials if trial.id in done)
-        # The measured trials show how long programs take to start and to stop on this machine.
-        more_s = (sum(done.values()) - load_s) / len(done) if done else _START_AND_STOP_S
-        return sum(trial.expected_s + more_s for trial in left)
-
-    def all_s(self) -> float:
-        """Return the expected duration of all trials."""
-        return self.plan.expected_s + _START_AND_STOP_S * len(self.plan.trials)
+# The run that is missing of each experiment, with the file of its specification.
+_Added = dict[str, tuple[Path, StudyRun] | None]
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run what is missing of a study, and write its findings."""
-    study = _at_time_scale(read_study(arguments.study), arguments.time_scale)
+    """Run what is missing of each study, and write its findings."""
+    studies = [_at_time_scale(read_study(path), arguments.time_scale) for path in arguments.study]
+    return max(_study(arguments, study, path) for study, path in zip(studies, arguments.study, strict=True))
+
+
+def _study(arguments: argparse.Namespace, study: Study, path: Path) -> int:
     folder = arguments.results / "-".join(
         [study.name, arguments.scale, *([f"x{arguments.time_scale:g}"] if arguments.time_scale else [])]
     )
-    experiments = _experiments(study, folder, arguments.scale)
+    specs = write_specs(study, folder / _SPECS)
+    # Every specification is read before anything runs.
+    experiments = _read(specs, folder, arguments.scale)
     console = Console(highlight=False)
-    console.print(_table(study, experiments))
-    left_s, all_s = sum(one.left_s() for one in experiments), sum(one.all_s() for one in experiments)
+    code = 0
+    if not arguments.findings:
+        added = {
+            name: missing_run(one, arguments.blocks, folder / _SPECS) for name, one in experiments.items()
+        }
+        _show_plan(study, experiments, added, folder, console)
+        if arguments.plan:
+            return 0
+        log = Console(stderr=True, highlight=False)
+        for number, (name, one) in enumerate(experiments.items(), 1):
+            log.print(f"[bold]{name}[/bold], experiment {number} of {len(experiments)}", soft_wrap=True)
+            code = max(code, _run_missing(arguments, one, added[name], folder, log))
+        experiments = _read(specs, folder, arguments.scale)
+    found = [ExperimentFindings(name, one.directories(), one.findings()) for name, one in experiments.items()]
+    _write(arguments, study, path, folder, found, console)
+    return code
+
+
+def _read(specs: dict[str, Path], folder: Path, scale: str) -> dict[str, Experiment]:
+    return {name: read_experiment(spec, folder, scale) for name, spec in specs.items()}
+
+
+def _show_plan(
+    study: Study, experiments: dict[str, Experiment], added: _Added, folder: Path, console: Console
+) -> None:
+    """Print what will run and how long it takes; raise LabError if this machine cannot run it."""
+    planned = {
+        name: [*one.runs, *([more[1]] if (more := added[name]) else [])] for name, one in experiments.items()
+    }
+    console.print(_table(study, experiments, planned))
+    runs = [one for found in planned.values() for one in found]
+    left_s, all_s = sum(one.left_s() for one in runs), sum(one.all_s() for one in runs)
     console.print(f"about {minutes(all_s)} in all, {minutes(left_s)} left; results: {folder}", soft_wrap=True)
     machine = Machine()
-    for one in experiments:
-        check_requirements(one.spec.testbed, one.plan.trials, machine)
-    if arguments.plan:
-        return 0
-    code, directories = 0, []
-    log = Console(stderr=True, highlight=False)
-    for number, one in enumerate(experiments, 1):
-        log.print(f"[bold]{one.spec.name}[/bold], experiment {number} of {len(experiments)}", soft_wrap=True)
-        campaign = (
-            resume_run(one.directory) if one.directory else create_run(one.path, folder, arguments.scale)
-        )
-        directories.append(campaign.directory)
+    for name, found in planned.items():
+        for run_ in found:
+            check_requirements(experiments[name].spec.testbed, run_.plan.trials, machine)
+
+
+def _run_missing(
+    arguments: argparse.Namespace,
+    experiment: Experiment,
+    added: tuple[Path, StudyRun] | None,
+    folder: Path,
+    log: Console,
+) -> int:
+    """Finish the runs of an experiment, and run the one that is missing; return the exit code."""
+    code = 0
+    campaigns = [resume_run(one.directory) for one in experiment.runs if one.directory and not one.finished()]
+    if added:
+        campaigns.append(create_run(added[0], folder, arguments.scale))
+    for campaign in campaigns:
         if campaign.waiting() or not (campaign.directory / paths.REPORT).is_file():
             run_campaign(campaign, log, arguments.interrupt)
             code = max(code, conclude(campaign.directory, log, summary=False))
-    path = write_findings(directories, folder / "findings.md", study.title)
-    show_findings(directories, console)
-    console.print(f"{path}", soft_wrap=True)
     return code
+
+
+def _write(
+    arguments: argparse.Namespace,
+    study: Study,
+    path: Path,
+    folder: Path,
+    found: Sequence[ExperimentFindings],
+    console: Console,
+) -> None:
+    scale = " --quick" if arguments.scale == QUICK else ""
+    scale += f" --time-scale {arguments.time_scale:g}" if arguments.time_scale else ""
+    command = f"waylab study {path}{scale}"
+    show_findings(found, console)
+    pages = [write_findings(found, folder / "findings.md", study.title, command)]
+    if arguments.document:
+        command = f"{command} --document {arguments.document}"
+        arguments.document.mkdir(parents=True, exist_ok=True)
+        pages.append(write_findings(found, arguments.document / f"{study.name}.md", study.title, command))
+        pages.append(write_list(arguments.document))
+    for page in pages:
+        console.print(f"{page}", soft_wrap=True)
 
 
 def _at_time_scale(study: Study, scale: float | None) -> Study:
@@ -102,41 +128,20 @@ def _at_time_scale(study: Study, scale: float | None) -> Study:
     )
 
 
-def _experiments(study: Study, folder: Path, scale: str) -> list[_Experiment]:
-    """Read every specification before anything runs, and find the run folders that already exist."""
-    found = []
-    for path in write_specs(study, folder / _SPECS).values():
-        spec = read_spec(path, scale)
-        try:
-            check_models(rule.model for rule in spec.refuted_by)
-        except LabError as error:
-            raise LabError(f"{path}: {error}") from None
-        found.append(_Experiment(path, spec, make_plan(spec), _run_of(path, folder)))
-    return found
-
-
-def _run_of(path: Path, folder: Path) -> Path | None:
-    """Return the latest run folder of exactly this specification."""
-    text = path.read_bytes()
-    runs = sorted(run.parent for run in folder.glob(f"*/{paths.RUN}"))
-    same = [run for run in runs if (run / paths.SPEC).read_bytes() == text and read_run(run)]
-    return same[-1] if same else None
-
-
-def _table(study: Study, experiments: list[_Experiment]) -> Table:
+def _table(study: Study, experiments: dict[str, Experiment], planned: dict[str, list[StudyRun]]) -> Table:
     table = Table(title=study.title, box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left")
     table.add_column("experiment", no_wrap=True)
     for heading in ("configurations", "blocks", "trials", "measured", "findings", "duration"):
         table.add_column(heading, justify="right")
-    for one in experiments:
-        trials = one.plan.trials
+    for name, runs in planned.items():
+        trials = [trial for one in runs for trial in one.plan.trials]
         table.add_row(
-            one.spec.name,
+            name,
             str(len({trial.configuration for trial in trials})),
-            str(max(trial.block for trial in trials)),
+            str(sum(one.blocks() for one in runs)),
             str(len(trials)),
-            str(len(one.measured())),
-            str(len(one.spec.published.findings)),
-            minutes(one.all_s()),
+            str(sum(len(one.measured()) for one in runs)),
+            str(len(experiments[name].spec.published.findings)),
+            minutes(sum(one.all_s() for one in runs)),
         )
     return table

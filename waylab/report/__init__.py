@@ -1,13 +1,14 @@
 """What a reader sees: figures, tables, one page. Computes nothing; every number is in a JSON of the run folder."""
 
 from waylab.report.campaign import find_runs, write_campaign
-from waylab.report.findings import show_findings, write_findings
+from waylab.report.findings import ExperimentFindings, show_findings, write_findings, write_list
 from waylab.report.sample import write_sample
 from waylab.report.show import show_run
 from waylab.report.versions import show_comparison, write_comparison
 from waylab.report.write import write_report
 
 __all__ = [
+    "ExperimentFindings",
     "find_runs",
     "show_comparison",
     "show_findings",
@@ -15,6 +16,7 @@ __all__ = [
     "write_campaign",
     "write_comparison",
     "write_findings",
+    "write_list",
     "write_report",
     "write_sample",
 ]

@@ -1,7 +1,8 @@
-"""The findings of several runs beside those of a study, as one table; every number is in a run's analysis.json."""
+"""The findings of a study beside ours: a page of Markdown for each study, a table in the terminal, a list of pages."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich import box
@@ -9,67 +10,181 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from waylab.report.page.content import read_content
+from waylab.predict import model_errors
+from waylab.report.page.content import Content, read_content
 from waylab.report.page.numbers import NONE
 from waylab.report.page.published import unit_of
-from waylab.runfolder.analysis import FindingResult
+from waylab.report.sample import deciding_figures
+from waylab.runfolder import paths
+from waylab.runfolder.analysis import FindingResult, PublishedResults
 from waylab.runfolder.files import write_bytes
+from waylab.runfolder.words import share_text
 
 VERDICTS = {"yes": "reproduced", "no": "contradicted", "undecided": "undecided", "not run": "not run"}
-_HEADINGS = ("experiment", "finding", "theirs", "ours", "95 % interval", "rule", "verdict", "blocks")
+_HEADINGS = ("finding", "theirs", "ours", "95 % interval", "rule", "verdict", "blocks")
+_COUNTED = " findings: "
 
 
-def write_findings(directories: Sequence[Path], page: Path, title: str) -> Path:
-    """Write one Markdown page with a row for every finding; return its path."""
-    rows = list(_rows(directories))
-    lines = [f"# {title}", "", counted(rows), "", *_used(directories), ""]
-    lines += ["| " + " | ".join(_HEADINGS) + " |", "|---" * len(_HEADINGS) + "|"]
-    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
-    write_bytes(page, "\n".join([*lines, ""]).encode())
+@dataclass(frozen=True)
+class ExperimentFindings:
+    """One experiment of a study: the folders of its runs, and its findings judged by all of them."""
+
+    name: str
+    directories: Sequence[Path]
+    published: PublishedResults | None
+
+    @property
+    def findings(self) -> Sequence[FindingResult]:
+        """The findings in the order of the specification."""
+        return self.published.findings if self.published else []
+
+
+def write_findings(experiments: Sequence[ExperimentFindings], page: Path, title: str, command: str) -> Path:
+    """Write the page of a study, and the deciding figure of each experiment beside it; return the page's path."""
+    lines = [f"# {title}", "", f"{counted(experiments)} Written by:", "", "```", command, "```", ""]
+    lines += _undecided(experiments, command)
+    for one in experiments:
+        lines += _experiment(one, page)
+    write_bytes(page, ("\n".join(lines).rstrip() + "\n").encode())
     return page
 
 
-def show_findings(directories: Sequence[Path], console: Console) -> None:
-    """Print the same rows without the rules, and the counts."""
-    rows = list(_rows(directories))
-    shown = [index for index, heading in enumerate(_HEADINGS) if heading != "rule"]
+def write_list(folder: Path) -> Path:
+    """Write the list of all pages of a folder with their counts; return its path."""
+    rows = []
+    for page in sorted(folder.glob("*.md")):
+        lines = page.read_text(encoding="utf-8").splitlines()
+        counts = [line.split(" Written by")[0] for line in lines if _COUNTED in line]
+        if page.name != "README.md" and counts:
+            rows.append(f"| [{page.stem}]({page.name}) | {lines[0].removeprefix('# ')} | {counts[0]} |")
+    head = ["# Findings of the published studies", "", "`waylab study --document` writes these pages.", ""]
+    text = "\n".join([*head, "| page | study | result |", "|---|---|---|", *rows, ""])
+    write_bytes(folder / "README.md", text.encode())
+    return folder / "README.md"
+
+
+def show_findings(experiments: Sequence[ExperimentFindings], console: Console) -> None:
+    """Print the findings without the rules, and the counts."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for index in shown:
-        table.add_column(_HEADINGS[index], overflow="fold")
-    for row in rows:
-        table.add_row(*(escape(row[index]) for index in shown))
+    shown = [index for index, heading in enumerate(_HEADINGS) if heading != "rule"]
+    for heading in ("experiment", *(_HEADINGS[index] for index in shown)):
+        table.add_column(heading, overflow="fold")
+    for one in experiments:
+        for finding in one.findings:
+            row = _row(finding, one.findings)
+            table.add_row(escape(one.name), *(escape(row[index]) for index in shown))
     console.print(table)
-    console.print(counted(rows), soft_wrap=True)
+    console.print(counted(experiments), soft_wrap=True)
 
 
-def counted(rows: Sequence[Sequence[str]]) -> str:
+def counted(experiments: Sequence[ExperimentFindings]) -> str:
     """Return how many findings have each verdict, in one sentence."""
-    counts = Counter(row[_HEADINGS.index("verdict")] for row in rows)
+    counts = Counter(VERDICTS[finding.reproduced] for one in experiments for finding in one.findings)
     words = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS.values() if counts[verdict])
-    return f"{len(rows)} findings: {words or 'none'}."
+    return f"{counts.total()}{_COUNTED}{words or 'none'}."
 
 
-def _used(directories: Sequence[Path]) -> Iterator[str]:
-    for directory in directories:
-        content = read_content(directory)
+def _undecided(experiments: Sequence[ExperimentFindings], command: str) -> Iterator[str]:
+    """Yield which findings need more blocks, and the command that runs them."""
+    found = [(one, finding) for one in experiments for finding in one.findings]
+    open_ = [(one, finding) for one, finding in found if finding.reproduced == "undecided"]
+    if not open_:
+        return
+    known = sorted(finding.blocks_needed for _, finding in open_ if finding.blocks_needed)
+    yield from ["## Findings that more blocks decide", ""]
+    yield "If the spread between blocks stays the same, these numbers of blocks decide with a probability of 80 %:"
+    yield from ["", "| experiment | finding | blocks | needed |", "|---|---|---:|---:|"]
+    for one, finding in open_:
+        needed = _needed(finding)
+        yield f"| {one.name} | {_cell(_text(finding, one.findings))} | {finding.blocks} | {needed} |"
+    yield ""
+    if known:
+        middle = known[len(known) // 2]
+        plain = command.split(" --document", maxsplit=1)[0]
+        yield f"`{plain} --blocks {middle}` decides more than half of those with a number."
+        yield ""
+
+
+def _needed(finding: FindingResult) -> str:
+    if finding.blocks_needed:
+        return str(finding.blocks_needed)
+    if finding.kind in ("plateau", "stage"):
+        return "blocks differ"
+    return "at least 3" if finding.low is None else "over 1000"
+
+
+def _experiment(one: ExperimentFindings, page: Path) -> Iterator[str]:
+    yield from [f"## {one.name}", ""]
+    contents = [read_content(directory) for directory in one.directories]
+    if not contents:
+        yield from ["Not measured.", ""]
+        return
+    yield from [_cell(contents[-1].spec.question), ""]
+    for content in contents:
         used, total = content.analysis.trials_used, content.analysis.trials_total
-        yield f"- {content.run.name}: {used} of {total} trials {content.spec.gates.passed}."
+        yield f"- {content.run.created_utc} UTC: {used} of {total} trials {content.spec.gates.passed}."
+    yield ""
+    if one.findings:
+        yield from ["| " + " | ".join(_HEADINGS) + " |", "|---" * len(_HEADINGS) + "|"]
+        for finding in one.findings:
+            yield "| " + " | ".join(_row(finding, one.findings)) + " |"
+        yield ""
+    for finding in one.findings:
+        if finding.reason and finding.reproduced in ("no", "undecided"):
+            verdict, text = VERDICTS[finding.reproduced], _cell(_text(finding, one.findings))
+            yield from [f"- **{verdict}**, {text}: {_cell(finding.reason)}", ""]
+    yield from _models(contents[-1])
+    yield from _figure(one, contents[-1], page)
 
 
-def _rows(directories: Sequence[Path]) -> Iterator[tuple[str, ...]]:
-    for directory in directories:
-        content = read_content(directory)
-        published = content.analysis.published
-        for finding in published.findings if published else []:
-            yield _row(content.run.name, finding)
+def _models(content: Content) -> Iterator[str]:
+    """Yield the errors of the models; those of the studies, and those that this project adds."""
+    errors = model_errors(content.predictions)
+    if not errors:
+        return
+    yield "| model | compared with | throughput, median error | response time, median error | largest |"
+    yield "|---|---|---:|---:|---:|"
+    for one in errors:
+        which = "its own data" if one.fitted else "held-out configurations"
+        numbers = " | ".join(map(_error, (one.throughput, one.response, one.largest_response)))
+        yield f"| {one.model} | {which} ({one.configurations}) | {numbers} |"
+    yield ""
 
 
-def _row(name: str, finding: FindingResult) -> tuple[str, ...]:
+def _error(value: float | None) -> str:
+    return NONE if value is None else share_text(value)
+
+
+def _figure(one: ExperimentFindings, content: Content, page: Path) -> Iterator[str]:
+    available = {path.stem: path for path in sorted((content.directory / paths.FIGURES).glob("*.svg"))}
+    for stem in deciding_figures(one.findings, list(available))[:1]:
+        folder = page.with_suffix("")
+        folder.mkdir(parents=True, exist_ok=True)
+        name = f"{one.name}-{stem}.svg"
+        write_bytes(folder / name, available[stem].read_bytes())
+        yield from [f"![{stem}]({folder.name}/{name})", ""]
+
+
+def _row(finding: FindingResult, among: Sequence[FindingResult]) -> list[str]:
     text = unit_of(finding)
     theirs, ours, low, high = (
         NONE if number is None else text(number)
         for number in (finding.theirs, finding.ours, finding.low, finding.high)
     )
     interval = NONE if finding.low is None else f"{low} to {high}"
-    verdict = VERDICTS[finding.reproduced]
-    return (name, finding.text, theirs, ours, interval, finding.rule, verdict, str(finding.blocks))
+    cells = (_text(finding, among), theirs, ours, interval, finding.rule)
+    return [*map(_cell, cells), VERDICTS[finding.reproduced], str(finding.blocks)]
+
+
+def _text(finding: FindingResult, among: Sequence[FindingResult]) -> str:
+    """Return the finding; a point of a series, whose text is that of the whole series, with its levels."""
+    if [one.text for one in among].count(finding.text) < 2:
+        return finding.text
+    levels = [f"{name} {', '.join(labels)}" for name, labels in finding.of.items()]
+    return finding.text + (f" ({', '.join(levels)})" if levels else "")
+
+
+def _cell(text: str) -> str:
+    for sign in "\\`*_[]<>|":
+        text = text.replace(sign, f"\\{sign}")
+    return text

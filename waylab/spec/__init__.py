@@ -19,7 +19,7 @@ from waylab.spec.schema import (
     StoppingSettings,
 )
 from waylab.spec.settings import Backends, Database, Load, Messages, Proxy
-from waylab.spec.study import Study, read_study, with_changes, write_specs
+from waylab.spec.study import Study, read_study, toml_text, with_changes, write_specs
 from waylab.spec.systems import System, SystemUnderTest
 from waylab.spec.time_scale import at_time_scale
 from waylab.spec.variates import mean_size_bytes, mean_time_s
@@ -63,6 +63,7 @@ __all__ = [
     "resolve_key",
     "size_bytes",
     "spec_as_dict",
+    "toml_text",
     "with_changes",
     "write_specs",
 ]

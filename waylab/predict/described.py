@@ -1,0 +1,57 @@
+"""The errors of every model on all configurations of a run, those that it was fitted to included.
+
+`predictions.json` states errors only for predictions. A published model is often a description of the data that it was
+fitted to, and its error there is the one that the study reports.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+
+from waylab.runfolder.prediction import MetricValues, Prediction, Predictions
+
+
+@dataclass(frozen=True)
+class ModelErrors:
+    """The absolute relative errors of one model; None where it does not compute the metric."""
+
+    model: str
+    configurations: int
+    # Whether the model was fitted to each configuration that it is compared with.
+    fitted: bool
+    throughput: float | None
+    response: float | None
+    largest_response: float | None
+
+
+def model_errors(predictions: Predictions) -> list[ModelErrors]:
+    """Return the errors of each model, in the order of `predictions.json`; held-out configurations only, if any."""
+    found = []
+    for model in dict.fromkeys(entry.model for entry in predictions.entries):
+        entries = [one for one in predictions.entries if one.model == model and one.predicted]
+        held_out = [one for one in entries if one.error.response_mean_ns is not None]
+        entries = held_out or entries
+        responses = _errors(entries, lambda values: values.response_mean_ns)
+        throughputs = _errors(entries, lambda values: values.throughput_per_s)
+        if responses or throughputs:
+            found.append(
+                ModelErrors(
+                    model,
+                    len(entries),
+                    not held_out,
+                    median(throughputs) if throughputs else None,
+                    median(responses) if responses else None,
+                    max(responses) if responses else None,
+                )
+            )
+    return found
+
+
+def _errors(entries: list[Prediction], value: Callable[[MetricValues], float | None]) -> list[float]:
+    found = []
+    for entry in entries:
+        measured = value(entry.measured)
+        predicted = value(entry.predicted) if entry.predicted else None
+        if measured and predicted is not None:
+            found.append(abs(predicted / measured - 1))
+    return found
