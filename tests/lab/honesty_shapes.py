@@ -4,9 +4,10 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from scenario import Outcome, Scenario
+from scenario import FLAGGED, Outcome, Scenario
 
 from waylab.analysis.statistics.blocks import fit_blocks
+from waylab.analysis.statistics.lasting import lasting_errors
 
 # Returns the errors of the logarithms, of shape (blocks, configurations).
 Errors = Callable[[np.random.Generator, int, int], np.ndarray]
@@ -90,10 +91,21 @@ def two_sides(errors: Errors, configurations: int, blocks: int, lost: int = 0) -
     return run
 
 
+def warned(errors: Errors, configurations: int, blocks: int) -> Callable:
+    """The report warns that the errors of a configuration last."""
+
+    def run(campaigns: int, random: np.random.Generator) -> Outcome:
+        found = [lasting_errors(errors(random, blocks, configurations)) for _ in range(campaigns)]
+        return Outcome(campaigns, campaigns, sum(one is not None and one.p < 0.05 for one in found))
+
+    return run
+
+
 def _normal(random: np.random.Generator, blocks: int, configurations: int) -> np.ndarray:
     return _DEVIATION * random.normal(size=(blocks, configurations))
 
 
+_SHOWN = {"low": None, "high": None}
 _WARNING = {"low": None, "high": None, "notes": "shown as a warning"}
 SHAPES = [
     Scenario("ratio of two configurations, t-distributed noise, three blocks", two_sides(heavy_tails, 2, 3)),
@@ -111,5 +123,19 @@ SHAPES = [
         "ratio of two sides, AR(1) 0.5 of each configuration from block to block",
         two_sides(lasting, 4, 6),
         **_WARNING,
+    ),
+    *(
+        Scenario(
+            f"{what}, {configurations} configurations, {blocks} blocks: lasting errors found", run, **limits
+        )
+        for what, errors, limits in (
+            ("AR(1) 0.5 from block to block", lasting, _SHOWN),
+            ("independent errors", _normal, FLAGGED),
+            ("spreads 1 and 8 %", noisy_side, FLAGGED),
+            ("t-distributed noise", heavy_tails, FLAGGED),
+        )
+        for configurations, blocks in ((4, 6), (8, 6), (8, 8), (16, 5), (16, 8))
+        if errors is lasting or (configurations, blocks) in ((8, 6), (16, 5))
+        for run in (warned(errors, configurations, blocks),)
     ),
 ]

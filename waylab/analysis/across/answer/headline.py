@@ -5,6 +5,7 @@ All sentences use means over trials. The rules decide whether a difference is mo
 
 from collections.abc import Sequence
 
+from waylab.analysis.across.answer.lasting import narrow_intervals
 from waylab.analysis.across.answer.machine_load import FOREIGN_MIN, busy_machine, foreign_share
 from waylab.analysis.trial.numbers import TrialResult
 from waylab.runfolder.analysis import Axes, Configuration
@@ -50,7 +51,7 @@ def headline(axes: Axes, configurations: Sequence[Configuration], trials: Sequen
         limit=limit.name if limit else None,
         longest_stage=stage[0] if stage else None,
         utilisation=utilisation,
-        warnings=busy_machine(trials),
+        warnings=[*busy_machine(trials), *narrow_intervals(trials)],
     )
 
 
