@@ -108,6 +108,33 @@ fn batch(address: SocketAddr) {
     client.short("DELETE", "/v1/queues/jobs");
 }
 
+/// An acknowledgement takes several statements. If a later one fails, the first has deleted messages, and the reply does not deny it.
+#[test]
+fn a_batch_that_was_applied_in_part_is_in_doubt() {
+    let Some(database) = Database::start() else { return };
+    database.run("CREATE ROLE narrow LOGIN; GRANT ALL ON SCHEMA public TO narrow");
+    let config = database.config();
+    let running = serve(&Config { database: config.database.replace("user=waystage", "user=narrow"), ..config });
+    let mut client = Client::connect(running.address(), "alice");
+    make(&mut client, "jobs", "");
+    let jobs = ["a", "b"].map(|body| {
+        client.send("/v1/queues/jobs/messages", body);
+        receive(&mut client, "jobs", "lease=1h")
+    });
+    assert_eq!(lease_action(&mut client, &jobs[0], "acknowledge"), 204);
+    database.run("REVOKE SELECT ON lost_lease FROM narrow");
+    let document = format!(r#"{{"lease_tokens":["{}","{}"]}}"#, jobs[0].lease_token, jobs[1].lease_token);
+    let reply = client.ask("POST", "/v1/leases:acknowledge", &document);
+    assert!(reply.status == 503 && reply.text().contains("in-doubt\""), "{}", reply.text());
+    assert_eq!(counts(&mut client, "jobs"), (0, 0));
+    let reply = client.ask("POST", &format!("/v1/leases/{}/acknowledge", jobs[0].lease_token), "");
+    assert!(reply.status == 500 && reply.text().contains("internal-error\""), "nothing was done: {}", reply.text());
+    database.run("GRANT SELECT ON lost_lease TO narrow");
+    let reply = client.ask("POST", "/v1/leases:acknowledge", &document);
+    assert_eq!((reply.status, reply.text().as_str()), (200, r#"{"not_acknowledged":[]}"#));
+    running.stop().unwrap();
+}
+
 #[test]
 fn lost_leases_are_deleted_with_their_queue_or_after_their_retention() {
     let Some(database) = Database::start() else { return };

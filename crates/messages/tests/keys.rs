@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Client, Database, serve};
+use common::{Client, Database, Session, serve};
 use messages::{Config, DispatchConfig, Limits};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -128,6 +128,50 @@ fn a_repeat_is_answered_after_the_expiry_was_shortened() {
     }
     assert_eq!(alice.ask("POST", path, "x").status, 422, "without a key");
     assert_eq!((database.number(STORED), database.number("SELECT count(*) FROM invisible_message")), (1, 2));
+    running.stop().unwrap();
+}
+
+/// The first send has not ended when it is repeated, and the queue's expiry has been shortened meanwhile: the repeat waits for the first
+/// send, and is refused only if there is none.
+#[test]
+fn a_repeat_waits_for_the_end_of_the_first_send() {
+    let Some(database) = Database::start() else { return };
+    let running = serve(&database.config());
+    let address = running.address();
+    let mut alice = Client::connect(address, "alice");
+    assert_eq!(alice.ask("PUT", "/v1/queues/q", r#"{"expiry": "5s"}"#).status, 201);
+    let first = Session::connect(&database);
+    // As the statement of another service would do it.
+    let begin = |key: &str| {
+        first.run(&format!(
+            "BEGIN; INSERT INTO idempotency_key (queue_id, sender, key, content_hash, ids)
+             SELECT id, 'alice', '{key}', sha256(sha256(''::bytea) || sha256('x'::bytea)), '{{7}}' FROM queue WHERE name = 'q'"
+        ));
+    };
+    let in_time = |path: &'static str, key: &'static str| {
+        std::thread::spawn(move || send(&mut Client::connect(address, "alice"), path, key, "x"))
+    };
+    for (path, key) in [("/v1/queues/q/messages?delay=10s", "hidden"), (SEND, "plain")] {
+        begin(key);
+        let reply = send(&mut alice, path, key, "x");
+        assert_eq!((reply.status, reply.header("retry-after")), (503, Some("1")), "{}", reply.text());
+        assert!(reply.text().contains("database-error\"") && reply.text().contains("first send"), "{}", reply.text());
+        let repeat = in_time(path, key);
+        // Shorter than its limit.
+        std::thread::sleep(Duration::from_millis(100));
+        first.run("COMMIT");
+        assert_eq!(reply_of(&repeat.join().unwrap()), ("{\"id\":7}".into(), true));
+    }
+    // Another body, and a first send that is rolled back.
+    begin("other");
+    let repeat = in_time("/v1/queues/q/messages?delay=10s", "other");
+    std::thread::sleep(Duration::from_millis(100));
+    first.run("ROLLBACK");
+    assert!(repeat.join().unwrap().text().contains("never-visible\""));
+    let reply = send(&mut alice, "/v1/queues/q/messages?delay=10s", "plain", "y");
+    assert!(reply.status == 422 && reply.text().contains("idempotency-key-reused\""), "{}", reply.text());
+    assert_eq!(database.number("SELECT count(*) FROM idempotency_key"), 2, "the check leaves no key behind");
+    assert_eq!(database.number(STORED), 0);
     running.stop().unwrap();
 }
 

@@ -5,7 +5,7 @@
 mod common;
 
 use common::leases::{counts, lease_action, make, receive};
-use common::{Client, Database, serve};
+use common::{Client, Database, Session, serve};
 use messages::{Config, DispatchConfig};
 use std::time::Duration;
 
@@ -72,17 +72,51 @@ fn a_nack_to_a_locked_queue_returns_later() {
     make(&mut client, "jobs", "");
     client.send("/v1/queues/jobs/messages", "work");
     let job = receive(&mut client, "jobs", "lease=1h");
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let connected = runtime.block_on(tokio_postgres::connect(&database.server.url(), tokio_postgres::NoTls));
-    let (other, connection) = connected.unwrap();
-    runtime.spawn(connection);
-    let run = |statements: &str| runtime.block_on(other.batch_execute(statements)).unwrap();
-    run("BEGIN; SELECT FROM queue WHERE name = 'jobs' FOR UPDATE");
+    let other = Session::connect(&database);
+    other.run("BEGIN; SELECT FROM queue WHERE name = 'jobs' FOR UPDATE");
     assert_eq!(lease_action(&mut client, &job, "nack"), 204);
     assert_eq!(counts(&mut client, "jobs"), (0, 1));
-    run("ROLLBACK");
+    other.run("ROLLBACK");
     let again = receive(&mut client, "jobs", "wait=50s&lease=1h");
     assert_eq!((again.id, again.attempt), (job.id, 2));
+    running.stop().unwrap();
+}
+
+/// A nack whose queue stays locked is tried again. If the database then refuses it, other nacks of the same batch were applied, and their
+/// replies say so.
+#[test]
+fn a_nack_that_fails_later_fails_alone() {
+    let Some(database) = Database::start() else { return };
+    let running = serve(&Config { dispatch: DispatchConfig::Fused { lanes: 1 }, ..database.config() });
+    let address = running.address();
+    let mut client = Client::connect(address, "alice");
+    let jobs = ["locked", "free"].map(|queue| {
+        make(&mut client, queue, "");
+        client.send(&format!("/v1/queues/{queue}/messages"), "work");
+        receive(&mut client, queue, "lease=1h")
+    });
+    database.run(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+         $$BEGIN RAISE EXCEPTION 'the disk is full' USING ERRCODE = 'disk_full'; END$$;
+         CREATE TRIGGER refuse BEFORE UPDATE ON invisible_message FOR EACH ROW EXECUTE FUNCTION refuse()",
+    );
+    let [holder, blocker] = [(); 2].map(|()| Session::connect(&database));
+    holder.run("BEGIN; SELECT FROM queue WHERE name = 'locked' FOR UPDATE");
+    // A pop waits for this lock, so both nacks wait for the lane and are one batch.
+    blocker.run("BEGIN; LOCK TABLE message");
+    let ask = |path: String| std::thread::spawn(move || Client::connect(address, "alice").ask("POST", &path, ""));
+    let pop = ask("/v1/queues/free/messages:pop".into());
+    let waits = "SELECT (NOT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'))::integer::bigint";
+    database.becomes_zero(waits);
+    let nacks = jobs.map(|job| ask(format!("/v1/leases/{}/nack", job.lease_token)));
+    std::thread::sleep(Duration::from_millis(300));
+    blocker.run("ROLLBACK");
+    assert_eq!(pop.join().unwrap().status, 204);
+    let [locked, free] = nacks.map(|nack| nack.join().unwrap());
+    assert_eq!((locked.status, free.status), (503, 204), "{} {}", locked.text(), free.text());
+    assert!(locked.text().contains("database-error\""), "{}", locked.text());
+    assert_eq!(counts(&mut client, "free"), (1, 0));
+    assert_eq!(counts(&mut client, "locked"), (0, 1));
     running.stop().unwrap();
 }
 
@@ -103,5 +137,13 @@ fn a_backoff_or_the_last_attempt_keeps_a_nacked_message_away() {
     }
     assert_eq!(counts(&mut client, "slow"), (0, 1));
     assert_eq!(client.short("POST", "/v1/queues/dead/messages:pop?wait=50s"), (200, "last".into()));
+    // As after the visibility timeout, the last attempt has neither a backoff nor a delay.
+    make(&mut client, "both", r#"{"attempts": 1, "dead_letter_queue": "dead", "backoff": "1h"}"#);
+    for action in ["nack", "nack?delay=1h"] {
+        client.send("/v1/queues/both/messages", action);
+        let job = receive(&mut client, "both", "lease=1h");
+        assert_eq!(lease_action(&mut client, &job, action), 204);
+        assert_eq!(client.short("POST", "/v1/queues/dead/messages:pop?wait=20s"), (200, action.into()));
+    }
     running.stop().unwrap();
 }

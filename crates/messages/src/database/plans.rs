@@ -29,6 +29,7 @@ const CASES: &[(&str, &str, i64)] = &[
     ("-- Stores one message", "'q1', '', 'alice', 'x'", 60),
     ("-- Ids are drawn in the order", "'{q1}', '{\"\"}', '{alice}', '{x}'", 60),
     ("ON CONFLICT (queue_id, sender, key)", "'{q1}', '{alice}', '{k0}', '{1}', '{\"\"}', '{x}', '{0}', '{0}'", 60),
+    ("SELECT id, $2, $3, '', '{}' FROM queue", "'q1', 'alice', 'new'", 60),
     ("-- Pops the oldest messages of one", "'q1', 1, 0, 0, 0", 60),
     ("leased AS", "'{0}', '{q1}', '{bob}', '{alice}', '{1}', '{0}', '{0}', '{0}', '{0}', '{0}'", 120),
     ("-- Each fetch takes", "'{0}', '{q1}', '{bob}', '{alice}', '{1}', '{0}', '{0}', '{0}', '{0}'", 120),

@@ -213,8 +213,12 @@ impl From<Failure> for Problem {
             Failure::ShuttingDown => Problem::new(unavailable, "shutting-down", "Shutting down", detail),
             Failure::DatabaseDown => Problem::new(unavailable, "database-down", "The database is down", detail),
             Failure::NotReady(_) => Problem::new(unavailable, "not-ready", "Not ready", detail),
-            Failure::InDoubt => Problem::new(unavailable, "in-doubt", "Outcome unknown", detail),
-            Failure::DatabaseError(_) => Problem::new(unavailable, "database-error", "Database error", detail),
+            Failure::InDoubt | Failure::PartlyApplied(_) => {
+                Problem::new(unavailable, "in-doubt", "Outcome unknown", detail)
+            }
+            Failure::DatabaseError(_) | Failure::KeyLocked => {
+                Problem::new(unavailable, "database-error", "Database error", detail)
+            }
             Failure::Internal(_) => {
                 Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal-error", "Internal error", detail)
             }

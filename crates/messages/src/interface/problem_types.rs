@@ -49,11 +49,15 @@ pub(crate) const PROBLEM_TYPES: &[ProblemType] = &[
         503,
         "the database is read-only or refuses connections, a lane has no connection, or a background loop is stuck",
     ),
-    problem_type("database-error", 503, "the database is full, read-only or too slow; nothing was done"),
+    problem_type(
+        "database-error",
+        503,
+        "the database is full, read-only or too slow, or another send has locked the key; nothing was done",
+    ),
     problem_type(
         "in-doubt",
         503,
-        "the connection to the database broke during the request, which may or may not have been applied",
+        "the outcome is unknown: the connection to the database broke during the request, or a batch of acknowledgements was applied in part",
     ),
 ];
 

@@ -2,6 +2,7 @@
 //! pipelined, and the server runs them one after the other.
 
 use crate::database::connection::DatabaseSession;
+use crate::database::error::one_line;
 use crate::database::low_water::{LowWaterMarks, StartIds};
 use crate::path::batch::{FetchJobs, JobBatch, distribute};
 use crate::path::failure::Failure;
@@ -102,7 +103,12 @@ impl Worker<'_> {
         self.stamp(jobs.iter_mut(), sent);
         match outcome {
             Ok(all) => {
+                let mut unsure = Vec::new();
                 for (job, sent) in jobs.into_iter().zip(all) {
+                    if sent == Sent::NeverVisible && has_key(&job) {
+                        unsure.push(job);
+                        continue;
+                    }
                     job.end(match sent {
                         Sent::Stored(ids) => Ok(Answer::Stored(ids)),
                         Sent::Replayed(ids) => Ok(Answer::Replayed(ids)),
@@ -111,6 +117,9 @@ impl Worker<'_> {
                         Sent::NeverVisible => Err(Failure::NeverVisible),
                     });
                 }
+                for job in unsure {
+                    Box::pin(self.repeat(job)).await;
+                }
             }
             Err(error) if jobs.len() > 1 && error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
                 // Another transaction has locked one of the keys. Only the send with this key may fail.
@@ -118,7 +127,22 @@ impl Worker<'_> {
                     Box::pin(self.send_with(vec![job])).await;
                 }
             }
+            Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) && jobs.iter().all(has_key) => {
+                jobs.into_iter().for_each(|job| job.end(Err(Failure::KeyLocked)));
+            }
             Err(error) => self.fail(jobs, &error),
+        }
+    }
+
+    /// Answers a send with a key whose delay is too long for its queue. It is refused unless it repeats an earlier send, which may have been
+    /// in progress when it was looked up.
+    async fn repeat(&self, job: Job) {
+        let Some(send) = send_request(&job) else { return };
+        match self.session.statements.is_key_used(&self.session.client, send).await {
+            Ok(false) => job.end(Err(Failure::NeverVisible)),
+            Ok(true) => self.send_with(vec![job]).await,
+            Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => job.end(Err(Failure::KeyLocked)),
+            Err(error) => self.fail([job], &error),
         }
     }
 
@@ -137,17 +161,25 @@ impl Worker<'_> {
         }
         let sent = self.clock.now();
         let requests: Vec<&LeaseRequest> = jobs.iter().filter_map(lease_request).collect();
-        let outcome = self.session.statements.apply_lease_action(&self.session.client, action, &requests).await;
+        let (all, error) = self.session.statements.apply_lease_action(&self.session.client, action, &requests).await;
         self.stamp(jobs.iter_mut(), sent);
-        match outcome {
-            Ok(all) => {
-                for (job, outcome) in jobs.into_iter().zip(all) {
-                    let result = lease_request(&job)
-                        .map_or(Err(Failure::LeaseExpired), |request| lease_answer(request, outcome));
-                    job.end(result);
+        let mut undecided = Vec::new();
+        for (job, outcome) in jobs.into_iter().zip(all) {
+            match (&error, lease_request(&job)) {
+                // A batch may be applied in part.
+                (Some(error), _) if outcome.is_undecided && outcome.is_applied => {
+                    job.end(Err(Failure::PartlyApplied(one_line(error))));
                 }
+                (Some(_), _) if outcome.is_undecided => undecided.push(job),
+                (_, Some(request)) => {
+                    let answer = lease_answer(request, outcome);
+                    job.end(answer);
+                }
+                (_, None) => job.end(Err(Failure::LeaseExpired)),
             }
-            Err(error) => self.fail(jobs, &error),
+        }
+        if let Some(error) = error {
+            self.fail(undecided, &error);
         }
     }
 
@@ -293,6 +325,10 @@ impl Worker<'_> {
 
 fn send_request(job: &Job) -> Option<&SendRequest> {
     if let Work::Send(send) = &job.work { Some(send) } else { None }
+}
+
+fn has_key(job: &Job) -> bool {
+    send_request(job).is_some_and(|send| !send.key.is_empty())
 }
 
 fn lease_request(job: &Job) -> Option<&LeaseRequest> {

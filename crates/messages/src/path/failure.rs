@@ -40,6 +40,12 @@ pub(crate) enum Failure {
     /// Nothing was changed, and a retry may succeed: the disk is full, the database is read-only, the statement took too long.
     #[error("the database reports a temporary error: {0}")]
     DatabaseError(String),
+    /// Nothing was changed. The first send with this key may be in progress, perhaps in another service.
+    #[error("another transaction has locked this key, probably the first send with it, which has not ended; retry")]
+    KeyLocked,
+    /// A batch of acknowledgements.
+    #[error("some of the leases were acknowledged, and others may not have been; a repeat is safe: {0}")]
+    PartlyApplied(String),
     /// Nothing was changed. This is a bug, or another program has changed the tables.
     #[error("the database reports an unexpected error: {0}")]
     Internal(String),

@@ -83,6 +83,28 @@ impl Database {
     }
 }
 
+/// A session of another program at the database, which can hold locks. It ends when it is dropped.
+pub struct Session {
+    runtime: tokio::runtime::Runtime,
+    client: tokio_postgres::Client,
+}
+
+impl Session {
+    /// Connects.
+    pub fn connect(database: &Database) -> Session {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let connected = runtime.block_on(tokio_postgres::connect(&database.server.url(), tokio_postgres::NoTls));
+        let (client, connection) = connected.unwrap();
+        runtime.spawn(connection);
+        Session { runtime, client }
+    }
+
+    /// Runs statements.
+    pub fn run(&self, statements: &str) {
+        self.runtime.block_on(self.client.batch_execute(statements)).unwrap();
+    }
+}
+
 /// Starts a service in this process.
 pub fn serve(config: &Config) -> RunningService {
     messages::start(config, Clock::monotonic()).unwrap()

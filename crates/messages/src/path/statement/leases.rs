@@ -26,68 +26,91 @@ pub(crate) struct LeaseOutcome {
     pub(crate) failed: Vec<usize>,
     /// The queue to which a nack has returned its message.
     pub(crate) returned_to: Option<String>,
+    /// Whether it was applied to one of the leases at least.
+    pub(crate) is_applied: bool,
+    /// Whether the database reported an error before it was known for each lease.
+    pub(crate) is_undecided: bool,
+}
+
+/// What has become of one lease.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Applied {
+    /// A statement failed before it was known. A statement that fails has changed nothing.
+    #[default]
+    Undecided,
+    No,
+    Yes,
+    /// Nacked, and returned to this queue.
+    Returned(String),
 }
 
 impl Statements {
     /// Applies one action to the leases of all requests. It fails for leases that were lost and, except for
-    /// acknowledgements, for those that have expired.
+    /// acknowledgements, for those that have expired. An action can take several statements, each a transaction. If one of them fails, its
+    /// error is returned beside the outcomes, because the earlier ones are committed.
     pub(crate) async fn apply_lease_action(
         &self,
         client: &Client,
         action: LeaseAction,
         all: &[&LeaseRequest],
-    ) -> Result<Vec<LeaseOutcome>, Error> {
+    ) -> (Vec<LeaseOutcome>, Option<Error>) {
         let leases: Vec<(&LeaseToken, i64)> =
             all.iter().flat_map(|request| request.tokens.iter().map(|token| (token, request.time_ms))).collect();
-        let mut returned_to = vec![None; leases.len()];
-        let is_applied = match action {
-            LeaseAction::Nack => self.nack(client, &leases, &mut returned_to).await?,
-            LeaseAction::Acknowledge => self.acknowledge(client, &leases).await?,
-            LeaseAction::Extend => {
-                let Columns { queues, ids, secrets, times_ms } = Columns::of(leases.iter());
-                let rows = client.query(&self.lease_actions[1], &[&queues, &ids, &secrets, &times_ms]).await?;
-                let mut is_applied = vec![false; leases.len()];
-                places(&rows).for_each(|place| is_applied[place] = true);
-                is_applied
-            }
+        let mut applied = vec![Applied::default(); leases.len()];
+        let result = match action {
+            LeaseAction::Nack => self.nack(client, &leases, &mut applied).await,
+            LeaseAction::Acknowledge => self.acknowledge(client, &leases, &mut applied).await,
+            LeaseAction::Extend => self.extend(client, &leases, &mut applied).await,
         };
-        let mut outcomes = is_applied.into_iter().zip(returned_to);
+        let mut applied = applied.into_iter();
         let outcome = |request: &&LeaseRequest| {
             let mut outcome = LeaseOutcome::default();
-            for (place, (is_applied, queue)) in outcomes.by_ref().take(request.tokens.len()).enumerate() {
-                if !is_applied {
-                    outcome.failed.push(place);
+            for (place, applied) in applied.by_ref().take(request.tokens.len()).enumerate() {
+                match applied {
+                    Applied::Undecided => outcome.is_undecided = true,
+                    Applied::No => outcome.failed.push(place),
+                    Applied::Yes => outcome.is_applied = true,
+                    Applied::Returned(queue) => {
+                        outcome.is_applied = true;
+                        outcome.returned_to = outcome.returned_to.or(Some(queue));
+                    }
                 }
-                outcome.returned_to = outcome.returned_to.or(queue);
             }
             outcome
         };
-        Ok(all.iter().map(outcome).collect())
+        (all.iter().map(outcome).collect(), result.err())
     }
 
-    /// Nacks leases, and returns for each whether this succeeded. Adds the queues to which messages have returned. A message whose queue is
-    /// locked after several attempts is left to the redelivery. Most such locks are held for the time of one commit, by the redelivery
-    /// itself, by the reader of low-water marks or by another service.
-    async fn nack(
+    async fn extend(
         &self,
         client: &Client,
         leases: &[(&LeaseToken, i64)],
-        returned_to: &mut [Option<String>],
-    ) -> Result<Vec<bool>, Error> {
-        let mut is_applied = vec![false; leases.len()];
+        applied: &mut [Applied],
+    ) -> Result<(), Error> {
+        let Columns { queues, ids, secrets, times_ms } = Columns::of(leases.iter());
+        let rows = client.query(&self.lease_actions[1], &[&queues, &ids, &secrets, &times_ms]).await?;
+        applied.fill(Applied::No);
+        places(&rows).for_each(|place| applied[place] = Applied::Yes);
+        Ok(())
+    }
+
+    /// Nacks leases. A message whose queue is locked after several attempts is left to the redelivery. Most such locks are held for the time
+    /// of one commit, by the redelivery itself, by the reader of low-water marks or by another service.
+    async fn nack(&self, client: &Client, leases: &[(&LeaseToken, i64)], applied: &mut [Applied]) -> Result<(), Error> {
         let mut left: Vec<usize> = (0..leases.len()).collect();
         for pause in PAUSES_OF_NACKS.map(Some).into_iter().chain([None]) {
             let Columns { queues, ids, secrets, times_ms } = Columns::of(left.iter().map(|index| &leases[*index]));
             let rows =
                 client.query(&self.lease_actions[2], &[&queues, &ids, &secrets, &times_ms, &pause.is_none()]).await?;
+            left.iter().for_each(|index| applied[*index] = Applied::No);
             let mut contended = Vec::new();
             for (place, row) in places(&rows).zip(&rows) {
                 let index = left[place];
                 if row.get(2) {
                     contended.push(index);
+                    applied[index] = Applied::Undecided;
                 } else {
-                    is_applied[index] = true;
-                    returned_to[index] = row.get(1);
+                    applied[index] = row.get::<_, Option<String>>(1).map_or(Applied::Yes, Applied::Returned);
                 }
             }
             left = contended;
@@ -96,36 +119,40 @@ impl Statements {
                 _ => break,
             }
         }
-        Ok(is_applied)
+        Ok(())
     }
 
-    /// Acknowledges leases, and returns for each whether this succeeded. It fails only for lost leases. If a message is gone and its lease
-    /// was not lost, it was acknowledged before.
-    async fn acknowledge(&self, client: &Client, leases: &[(&LeaseToken, i64)]) -> Result<Vec<bool>, Error> {
-        let mut is_done = vec![false; leases.len()];
+    /// Acknowledges leases. It fails only for lost leases. If a message is gone and its lease was not lost, it was acknowledged before.
+    async fn acknowledge(
+        &self,
+        client: &Client,
+        leases: &[(&LeaseToken, i64)],
+        applied: &mut [Applied],
+    ) -> Result<(), Error> {
         // The first statement can miss a message that becomes visible while it runs, so it runs a second time.
         for _ in 0..2 {
-            let left = remaining(&is_done);
+            let left = undecided(applied);
             if left.is_empty() {
-                return Ok(is_done);
+                return Ok(());
             }
             let Columns { queues, ids, secrets, .. } = Columns::of(left.iter().map(|index| &leases[*index]));
             let rows = client.query(&self.lease_actions[0], &[&queues, &ids, &secrets]).await?;
-            places(&rows).for_each(|place| is_done[left[place]] = true);
+            places(&rows).for_each(|place| applied[left[place]] = Applied::Yes);
         }
         // A client that has taken a message meanwhile has committed, so this statement sees that the lease was lost.
-        let left = remaining(&is_done);
+        let left = undecided(applied);
         if !left.is_empty() {
             let Columns { queues, ids, secrets, .. } = Columns::of(left.iter().map(|index| &leases[*index]));
             let rows = client.query(&self.lost_leases, &[&queues, &ids, &secrets]).await?;
-            left.iter().for_each(|index| is_done[*index] = true);
-            places(&rows).for_each(|place| is_done[left[place]] = false);
-            if left.iter().any(|index| is_done[*index]) {
+            places(&rows).for_each(|place| applied[left[place]] = Applied::No);
+            let earlier = undecided(applied);
+            if !earlier.is_empty() {
                 // The earlier acknowledgement may be in doubt.
                 wait_for_standby(client).await?;
+                earlier.iter().for_each(|index| applied[*index] = Applied::Yes);
             }
         }
-        Ok(is_done)
+        Ok(())
     }
 }
 
@@ -145,8 +172,9 @@ impl<'r> Columns<'r> {
     }
 }
 
-fn remaining(is_done: &[bool]) -> Vec<usize> {
-    is_done.iter().enumerate().filter_map(|(index, is_done)| (!is_done).then_some(index)).collect()
+fn undecided(applied: &[Applied]) -> Vec<usize> {
+    let is_undecided = |applied: &Applied| *applied == Applied::Undecided;
+    applied.iter().enumerate().filter_map(|(index, applied)| is_undecided(applied).then_some(index)).collect()
 }
 
 /// The indices in the rows of a statement, from 0.

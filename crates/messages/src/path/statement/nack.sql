@@ -16,7 +16,8 @@ WITH request AS MATERIALIZED (
         FOR UPDATE
     ) AS found
 ), nacked AS MATERIALIZED (
-    SELECT DISTINCT ON (m.queue_id, m.id) m.*, queue.name, queue.pause_ms,
+    -- A message that moves to the dead-letter queue waits for nothing.
+    SELECT DISTINCT ON (m.queue_id, m.id) m.*, queue.name, CASE WHEN queue.is_last THEN 0 ELSE queue.pause_ms END AS pause_ms,
         queue.pause_ms = 0 AND NOT queue.is_last AND (m.expires_at IS NULL OR m.expires_at > now()) AS is_due
     FROM locked AS m CROSS JOIN LATERAL (
         SELECT name, CASE WHEN m.time_ms >= 0 THEN m.time_ms ELSE coalesce({backoff_ms}, 0) END AS pause_ms,

@@ -16,6 +16,10 @@ const DEFAULT_VISIBILITY_TIMEOUT_MS: &str = "30000";
 
 const LEASE_COLUMNS: &str = ", leased.queue_id, replace(leased.lease_secret::text, '-', '') AS secret, leased.attempts";
 
+/// Inserts a key if no other send has it, and waits for a concurrent transaction that inserts it. It is rolled back.
+const CLAIM_KEY: &str = "INSERT INTO idempotency_key (queue_id, sender, key, content_hash, ids) \
+    SELECT id, $2, $3, '', '{}' FROM queue WHERE name = $1 AND deleted_at IS NULL ON CONFLICT DO NOTHING";
+
 const EXTEND: &str = "UPDATE invisible_message AS m SET is_backing_off = false, due_at = now() + interval '1 millisecond' * coalesce(nullif(request.time_ms, 0), \
     (SELECT lease_ms FROM queue WHERE queue.id = m.queue_id), {default_ms}) FROM locked AS request";
 /// The statement that takes messages out, extended to lease them.
@@ -74,6 +78,7 @@ pub(crate) struct Statements {
     pub(super) pop_one: Statement,
     pub(super) send: Statement,
     pub(super) send_with: Statement,
+    pub(super) claim_key: Statement,
     pub(super) pop: [Statement; 2],
     pub(super) receive: [Statement; 2],
     pub(super) lease_actions: [Statement; 3],
@@ -112,9 +117,10 @@ impl Statements {
             prepare_all(client, &peek),
             prepare_all(client, &lease_actions),
         )?;
-        let (send_one, pop_one, lost_leases) = tokio::try_join!(
+        let (send_one, pop_one, claim_key, lost_leases) = tokio::try_join!(
             client.prepare(include_str!("send_one.sql")),
             client.prepare(include_str!("pop_one.sql")),
+            client.prepare(CLAIM_KEY),
             client.prepare(include_str!("lost_leases.sql"))
         )?;
         Ok(Statements {
@@ -122,6 +128,7 @@ impl Statements {
             pop_one,
             send,
             send_with,
+            claim_key,
             pop,
             receive,
             lease_actions,

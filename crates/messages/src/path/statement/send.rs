@@ -3,6 +3,7 @@
 
 use crate::path::statement::prepare::Statements;
 use crate::path::work::SendRequest;
+use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error};
 
 /// The result of a send with a key, a delay or an expiry.
@@ -14,7 +15,7 @@ pub(crate) enum Sent {
     /// The key belongs to a send with other bodies or receivers.
     KeyReused,
     UnknownQueue,
-    /// The delay is not shorter than the queue's expiry.
+    /// The delay is not shorter than the queue's expiry. With a key, the first send may not be committed yet.
     NeverVisible,
 }
 
@@ -74,5 +75,20 @@ impl Statements {
             (Some(ids), false, false) => Sent::Stored(ids),
         };
         Ok(rows.iter().map(sent).collect())
+    }
+
+    /// Whether a send with this key was committed. Waits for one that is in progress, which the statement of sends does not see.
+    /// The connection must run no other statement meanwhile, because this is a transaction of several.
+    pub(crate) async fn is_key_used(&self, client: &Client, send: &SendRequest) -> Result<bool, Error> {
+        // Sent at once, so that the transaction ends even if this call is dropped.
+        let parameters: [&(dyn ToSql + Sync); 3] = [&send.queue, &send.sender, &send.key];
+        let (begun, claimed, ended) = tokio::join!(
+            client.batch_execute("BEGIN"),
+            client.execute(&self.claim_key, &parameters),
+            client.batch_execute("ROLLBACK"),
+        );
+        let claimed = claimed?;
+        begun.and(ended)?;
+        Ok(claimed == 0)
     }
 }
