@@ -112,25 +112,30 @@ impl Resolver {
         })
     }
 
-    /// Resolves every name once, and waits up to `START_WAIT` for the results. A name without one keeps the address that it had
-    /// `before`, in the configuration that is replaced. Returns a warning for each name without a result.
+    /// Resolves every name once, and waits up to `START_WAIT` for the results. A name keeps the address that it had `before`, in the
+    /// configuration that is replaced, if it still resolves to it or has no result. Returns a warning for each name without one.
     pub(crate) fn resolve_all(&mut self, before: Option<&Servers>) -> Vec<String> {
         let until = self.clock.now() + START_WAIT;
+        let known = |name: &Name| before.and_then(|servers| servers.latest_socket(&name.target.address));
         let mut warnings: Vec<Option<String>> = self.names.iter().map(|_| Some("no result yet".into())).collect();
-        let mut missing = self.names.len();
-        while missing > 0 {
+        // A name can be resolved twice before another one is resolved at all.
+        let mut has_result = vec![false; self.names.len()];
+        while has_result.contains(&false) {
             self.start_due_lookups(self.clock.now());
             let Ok(event) = self.receiver.recv_timeout(until.after(self.clock.now())) else { break };
-            if let Event::Found { name, answer } = event {
-                missing -= 1;
+            if let Event::Found { name, mut answer } = event {
+                has_result[name] = true;
+                if let (Ok(addresses), Some(socket)) = (&mut answer, known(&self.names[name])) {
+                    let at = addresses.iter().position(|&address| address == socket);
+                    addresses.rotate_left(at.unwrap_or_default());
+                }
                 warnings[name] = answer.as_ref().err().map(ToString::to_string);
                 self.found(name, answer);
             }
         }
         for index in 0..self.names.len() {
             let name = &self.names[index];
-            let known = before.and_then(|servers| servers.latest_socket(&name.target.address));
-            if let Some(socket) = known.filter(|_| name.current.is_none()) {
+            if let Some(socket) = known(name).filter(|_| name.current.is_none()) {
                 self.move_to(index, socket);
             }
         }

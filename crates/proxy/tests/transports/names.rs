@@ -5,6 +5,7 @@ use crate::speak::proxy;
 use proxy::{Config, Lookup, Timeouts};
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -216,6 +217,53 @@ fn one_reachable_address_of_several_is_used_and_kept() {
     resolved.set(&[other.address(), one.address(), closed_port]);
     std::thread::sleep(Duration::from_millis(300));
     client.ask("get k\r\n", value("one"));
+    assert_eq!(other.connections(), 0);
+}
+
+#[test]
+fn the_start_waits_for_every_name_although_others_are_resolved_twice_meanwhile() {
+    let server = named("slow");
+    let (address, lookups) = (server.address(), Arc::new(AtomicUsize::new(0)));
+    let names = ["quick.test:1", "delayed.test:1", "slow.test:1"].map(String::from);
+    let running = proxy(&["127.0.0.1:0".into()], &names, |config| {
+        config.transport.resolve_every = Duration::from_millis(100);
+        config.transport.lookup = Lookup::new(move |host_port| {
+            match host_port.host() {
+                "quick.test" => _ = lookups.fetch_add(1, Ordering::SeqCst),
+                // The quick name is due again when this one is resolved.
+                "delayed.test" => std::thread::sleep(Duration::from_millis(200)),
+                _ => {
+                    wait_until(|| lookups.load(Ordering::SeqCst) > 1);
+                    std::thread::sleep(Duration::from_millis(100));
+                }
+            }
+            Ok(vec![address])
+        });
+    });
+    let running = Proxy::of(running);
+    assert_eq!(running.running.as_ref().unwrap().warnings, Vec::<String>::new());
+}
+
+#[test]
+fn a_reload_keeps_the_address_in_use_of_a_name_with_several() {
+    let (one, other) = (named("one"), named("other"));
+    let resolved = Addresses::default();
+    resolved.set(&[one.address(), other.address()]);
+    let mut old = proxy(&["127.0.0.1:0".into()], &["cache.test:11211".into()], |config| {
+        config.transport.lookup = resolved.lookup();
+    });
+    let mut client = Client::connect(old.address().unwrap());
+    client.ask("get k\r\n", value("one"));
+    // Many name servers change the order with every reply.
+    resolved.set(&[other.address(), one.address()]);
+    let reloaded = old.reload(old.config().clone()).unwrap();
+    old.wait_for_clients(|| false);
+    assert_eq!(old.stop().unwrap().lost, 0);
+    let reloaded = Proxy::of(reloaded);
+    let mut new = reloaded.client();
+    for client in [&mut client, &mut new] {
+        client.ask("get k\r\n", value("one"));
+    }
     assert_eq!(other.connections(), 0);
 }
 
