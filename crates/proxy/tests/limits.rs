@@ -229,17 +229,46 @@ fn a_value_beyond_the_reply_limit_under_another_key_closes_the_connection() {
         while let Some(line) = peer.line() {
             match line.trim_end() {
                 "get mine" => peer.send(format!("VALUE other 0 5000\r\n{}\r\nEND\r\n", "x".repeat(5000))),
-                // A length that no server has, and a value that does not end where it should.
+                // A length that no server has, and values that do not end where they should.
                 "get huge" => peer.send("VALUE huge 0 99999999999\r\n"),
                 "get longer" => peer.send(format!("VALUE longer 0 5000\r\n{}\r\nEND\r\n", "x".repeat(5001))),
+                "get ends" => peer.send(format!("VALUE ends 0 5000\r\n{}abEND\r\n", "x".repeat(5000))),
                 _ => peer.send("END\r\n"),
             }
         }
     });
-    for request in ["get mine\r\n", "get huge\r\n", "get longer\r\n"] {
+    for request in ["get mine\r\n", "get huge\r\n", "get longer\r\n", "get ends\r\n"] {
         let proxy = Proxy::at(&[server.address()], |config| (config.loops, config.reply_bytes) = (1, 2000));
         let mut client = proxy.client();
         client.ask("get other\r\n", "END\r\n");
         client.ask(request, format!("SERVER_ERROR backend {} lost the connection\r\n", server.address()));
     }
+}
+
+#[test]
+fn a_value_beyond_the_reply_limit_may_arrive_in_pieces() {
+    let server = Scripted::start(|peer, _| {
+        while let Some(line) = peer.line() {
+            if line.trim_end() != "get large" {
+                peer.send("END\r\n");
+                continue;
+            }
+            let reply = format!("VALUE large 0 5000\r\n{}\r\nEND\r\n", "x".repeat(5000));
+            let mut rest = reply.as_str();
+            for bytes in [4000, 1020, 1, 1, 1, 1] {
+                let (piece, behind) = rest.split_at(bytes);
+                peer.send(piece);
+                std::thread::sleep(Duration::from_millis(20));
+                rest = behind;
+            }
+            peer.send(rest);
+        }
+    });
+    let proxy = Proxy::at(&[server.address()], |config| (config.loops, config.reply_bytes) = (1, 2000));
+    let mut client = proxy.client();
+    client.send("get large\r\nget other\r\n");
+    client.expect(format!(
+        "SERVER_ERROR backend {} sent a reply that is larger than reply-max\r\nEND\r\n",
+        server.address()
+    ));
 }

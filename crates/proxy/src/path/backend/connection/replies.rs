@@ -24,9 +24,15 @@ impl BackendConnection {
         let written = connection.outbox.written_total();
         // The inbox is moved out of the connection, so that replies can borrow its bytes while the connection changes.
         let mut inbox = std::mem::take(&mut connection.inbox);
-        let mut used = self.skip(inbox.filled().len(), answered, now);
-        let mut expected = 0;
+        let (mut used, mut expected) = (0, 0);
         let outcome = loop {
+            let unread = &inbox.filled()[used..];
+            if self.to_skip > 0 {
+                match self.skip(unread, answered, now) {
+                    Ok(skipped) => used += skipped,
+                    Err(out_of_step) => break Err(out_of_step),
+                }
+            }
             let unread = &inbox.filled()[used..];
             if unread.is_empty() {
                 break Ok(());
@@ -41,7 +47,6 @@ impl BackendConnection {
                 ParsedReply::Broken(ReplyError::ValueTooLarge) => match self.begin_skipping(unread, answered) {
                     Ok(line_bytes) => {
                         used += line_bytes;
-                        used += self.skip(inbox.filled().len() - used, answered, now);
                         continue;
                     }
                     Err(out_of_step) => break Err(out_of_step),
@@ -124,14 +129,22 @@ impl BackendConnection {
         Ok(large.line_bytes)
     }
 
-    /// Skips bytes of a value that is too large, if there is one; returns their number. A value ends the reply to `mg`.
-    fn skip(&mut self, available: usize, answered: &mut AnsweredJobs<'_>, now: Nanos) -> usize {
-        let skipped = available.min(self.to_skip);
+    /// Skips bytes of a value that is too large; returns their number. A value ends the reply to `mg`. Fails if the value does not end
+    /// at its announced length.
+    fn skip(&mut self, unread: &[u8], answered: &mut AnsweredJobs<'_>, now: Nanos) -> Result<usize, OutOfStep> {
+        let skipped = unread.len().min(self.to_skip);
+        // The last two bytes that are to be skipped are a line end; only some of them may have arrived.
+        let line_end = &b"\r\n"[2 - self.to_skip.min(2)..];
+        let before = self.to_skip - line_end.len();
+        let arrived = &unread[before.min(skipped)..skipped];
+        if !line_end.starts_with(arrived) {
+            return Err(OutOfStep);
+        }
         self.to_skip -= skipped;
-        if skipped > 0 && self.to_skip == 0 && self.in_flight.head().is_some_and(|head| head.expect != Expect::Values) {
+        if self.to_skip == 0 && self.in_flight.head().is_some_and(|head| head.expect != Expect::Values) {
             self.answer(b"", Outcome::Answered, answered, now);
         }
-        skipped
+        Ok(skipped)
     }
 
     /// Completes the reply of the oldest request with its last line.
