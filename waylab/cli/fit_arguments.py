@@ -26,6 +26,12 @@ def add_fit_commands(parts: Any) -> None:
     )
     _add_runs(predict)
     _add_set(predict)
+    predict.add_argument(
+        "--page",
+        type=Path,
+        metavar="FILE",
+        help="write a page with a slider for every setting that was measured at several levels; it needs no network",
+    )
     predict.set_defaults(command=later(_COMMANDS, "predict"))
 
     explain = parts.add_parser(

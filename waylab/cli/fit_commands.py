@@ -15,9 +15,17 @@ from rich.table import Table
 from waylab.cli.patience import Patience
 from waylab.errors import LabError
 from waylab.fit.interface import Estimate, ModelPrediction
-from waylab.fit.observations import base_settings, changed_settings, observe, usable
+from waylab.fit.observations import (
+    TrialObservation,
+    base_settings,
+    changed_settings,
+    observe,
+    usable,
+)
 from waylab.fit.observations.settings import ModelSettings
 from waylab.predict.runs import FittedChosen, fit_runs
+from waylab.predict.runs.what_if import what_if
+from waylab.report.what_if import write_what_if
 
 _WIDTH_MIN = 150
 
@@ -61,6 +69,8 @@ def predict(arguments: argparse.Namespace) -> int:
     settings = changed_settings(base_settings(observations), changes)
     fitted = fitted_runs(arguments, [settings])
     found, reasons = fitted.predict_all(settings)
+    if arguments.page is not None:
+        _write_page(arguments, fitted, settings, observations)
     if fitted.name not in found:
         raise LabError(reasons[fitted.name])
     if arguments.json:
@@ -86,6 +96,25 @@ def predict(arguments: argparse.Namespace) -> int:
     console.print(table)
     show_reasons(console, reasons)
     return 0
+
+
+def _write_page(
+    arguments: argparse.Namespace,
+    fitted: FittedChosen,
+    settings: ModelSettings,
+    observations: Sequence[TrialObservation],
+) -> None:
+    """Predict the grid and write the page with sliders."""
+    with Patience("predicting", arguments.interrupt) as patience:
+
+        def report(done: int, total: int) -> None:
+            patience.check()
+            patience.show(f"{done} of {total} combinations")
+
+        grid = what_if(fitted, settings, observations, report)
+    names = ", ".join(path.name for path in arguments.runs)
+    notes = [f"Not identified: {text}" for text in fitted.unidentified]
+    write_what_if(grid, arguments.page, f"What if? {names}", notes)
 
 
 def fitted_runs(arguments: argparse.Namespace, among: Sequence[ModelSettings] = ()) -> FittedChosen:
