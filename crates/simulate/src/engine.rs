@@ -21,9 +21,9 @@ use crate::engine::station::StationState;
 use crate::engine::world::World;
 use crate::error::Stop;
 use crate::model::{Model, NONE};
+use crate::watch::Watch;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// This many events at the same time mean that time stands still.
 const STANDING_MAX: u64 = 50_000_000;
@@ -51,6 +51,8 @@ pub(crate) struct Engine<'m, O> {
     pub(crate) events: u64,
     /// Requests that have returned to the client since counting started.
     completed: u64,
+    /// Those of them that `Watch` knows.
+    reported: u64,
     arrivals: u32,
     standing: u64,
 }
@@ -92,6 +94,7 @@ impl<'m, O: Observer> Engine<'m, O> {
             failure: None,
             events: 0,
             completed: 0,
+            reported: 0,
             arrivals: 0,
             standing: 0,
         };
@@ -119,7 +122,7 @@ impl<'m, O: Observer> Engine<'m, O> {
     ///
     /// # Errors
     /// If it is stopped, or cannot continue.
-    pub(crate) fn run(&mut self, requests: u64, stop: &AtomicBool) -> Result<(), Stop> {
+    pub(crate) fn run(&mut self, requests: u64, watch: &Watch) -> Result<(), Stop> {
         self.work_off();
         while self.completed < requests {
             let Some((time_s, slot)) = self.world.calendar.next() else { return Err(Stop::Stuck) };
@@ -134,14 +137,20 @@ impl<'m, O: Observer> Engine<'m, O> {
                 self.work_off();
             }
             if self.events.is_multiple_of(LOOK_EVERY) || self.failure.is_some() {
-                self.check_progress(stop)?;
+                self.check_progress(watch)?;
             }
         }
-        self.check_progress(&AtomicBool::new(false))
+        // A replication that is complete does not fail because others must stop.
+        match self.check_progress(watch) {
+            Err(Stop::Asked) => Ok(()),
+            other => other,
+        }
     }
 
     /// Checks that the replication can continue.
-    fn check_progress(&mut self, stop: &AtomicBool) -> Result<(), Stop> {
+    fn check_progress(&mut self, watch: &Watch) -> Result<(), Stop> {
+        watch.add(self.completed - self.reported);
+        self.reported = self.completed;
         if let Some(failure) = self.failure.take() {
             return Err(failure);
         }
@@ -151,7 +160,7 @@ impl<'m, O: Observer> Engine<'m, O> {
         if self.standing > STANDING_MAX {
             return Err(Stop::NoTime);
         }
-        if stop.load(Ordering::Relaxed) { Err(Stop::Asked) } else { Ok(()) }
+        if watch.is_stopped() { Err(Stop::Asked) } else { Ok(()) }
     }
 
     /// Restarts the counts, and keeps the state of the network.
@@ -161,7 +170,7 @@ impl<'m, O: Observer> Engine<'m, O> {
         self.pools.iter_mut().for_each(|pool| pool.reset(now_s));
         self.forks.iter_mut().for_each(|classes| classes.fill((0, 0.0)));
         self.requests.iter_mut().for_each(RequestTally::reset);
-        self.completed = 0;
+        (self.completed, self.reported) = (0, 0);
     }
 
     /// Brings the areas of all counts up to the present time.

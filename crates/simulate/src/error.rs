@@ -23,9 +23,14 @@ pub enum SimulateError {
     #[error("{0}")]
     Stop(#[from] Stop),
     #[error(
-        "the time limit of {limit_s} s came after {done} replications, and two are needed; ask for fewer --requests or a longer --time-limit"
+        "the time limit of {limit_s} s came after {done} replications, and two are needed{}; ask for fewer --requests or a longer --time-limit", needed(*all_s)
     )]
-    TimeLimit { limit_s: f64, done: usize },
+    TimeLimit {
+        limit_s: f64,
+        done: usize,
+        /// The estimated time of all replications.
+        all_s: Option<f64>,
+    },
     #[error(
         "station '{station}': at utilisation {utilisation:.6} it forgets its past in about {relaxation:.1e} requests, so each replication needs {needed:.1e}, which takes too long; lower the load, or give --requests for means without intervals"
     )]
@@ -50,6 +55,10 @@ pub enum Stop {
     NoTime,
     #[error("the times are too large to be added up")]
     TooLate,
+}
+
+fn needed(all_s: Option<f64>) -> String {
+    all_s.map_or(String::new(), |seconds| format!("; all of them take about {seconds:.0} s"))
 }
 
 impl ModelError {

@@ -16,6 +16,7 @@ mod report;
 
 mod length;
 mod run;
+mod watch;
 
 pub use error::{ModelError, SimulateError, Stop};
 pub use model::Model;

@@ -10,9 +10,9 @@ use crate::engine::station::StationState;
 use crate::engine::tally::Cell;
 use crate::error::Stop;
 use crate::model::Model;
+use crate::watch::Watch;
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use std::sync::atomic::AtomicBool;
 
 /// The length of a replication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,17 +124,17 @@ pub(crate) fn replicate<O: Observer>(
     random: Xoshiro256PlusPlus,
     length: Length,
     observer: O,
-    stop: &AtomicBool,
+    watch: &Watch,
 ) -> Result<(Outcome, O), Stop> {
     let mut engine = Engine::new(model, random, observer);
-    engine.run(length.warm_up, stop)?;
+    engine.run(length.warm_up, watch)?;
     engine.reset();
     let measured_from_s = engine.world.now_s;
     let present_before: Vec<f64> = engine.stations.iter().map(|station| f64::from(station.present)).collect();
-    engine.run(length.requests / 2, stop)?;
+    engine.run(length.requests / 2, watch)?;
     engine.advance_counts();
     let (half_s, half) = (engine.world.now_s - measured_from_s, sums(&engine));
-    engine.run(length.requests, stop)?;
+    engine.run(length.requests, watch)?;
     engine.advance_counts();
     let measured_s = engine.world.now_s - measured_from_s;
     if !(measured_s > 0.0 && (1.0 / measured_s).is_finite()) {

@@ -13,6 +13,8 @@ use std::time::Duration;
 /// A shorter run shows no progress.
 const QUIET_FOR: Duration = Duration::from_secs(2);
 const SHOW_EVERY: Duration = Duration::from_millis(500);
+/// A run that takes longer is announced, also if standard error is not a terminal.
+const ANNOUNCED_FROM: Duration = Duration::from_secs(10);
 
 /// Arguments of `waystage simulate`.
 #[derive(Debug, Args)]
@@ -98,7 +100,13 @@ pub(crate) fn run(arguments: &SimulateArguments) -> Result<ExitCode, String> {
     let model = Model::read(&arguments.model).map_err(|error| error.to_string())?;
     // The file is opened before the run, so that a mistyped path does not waste a run.
     let json_file = arguments.json_out_file.as_deref().map(create).transpose()?;
-    let mut display = Display { shown: Duration::ZERO, is_open: false, shows: io::stderr().is_terminal() };
+    let mut display = Display {
+        shown: Duration::ZERO,
+        is_open: false,
+        is_announced: false,
+        shows: io::stderr().is_terminal(),
+        limit: arguments.time_limit,
+    };
     let outcome = simulate::run(&model, &arguments.settings(), &Clock::monotonic(), &mut |progress| {
         display.show(progress);
     });
@@ -134,12 +142,16 @@ pub(crate) fn run(arguments: &SimulateArguments) -> Result<ExitCode, String> {
 struct Display {
     shown: Duration,
     is_open: bool,
+    /// Whether the time of a long run was announced.
+    is_announced: bool,
     shows: bool,
+    limit: Duration,
 }
 
 impl Display {
     fn show(&mut self, progress: &Progress) {
         let elapsed = progress.elapsed;
+        self.announce(progress);
         if !self.shows || elapsed < QUIET_FOR || (self.is_open && elapsed < self.shown + SHOW_EVERY) {
             return;
         }
@@ -148,15 +160,40 @@ impl Display {
             Some(share) => format!(", half-width {:.2} % of the mean response time", share * 100.0),
             None => String::new(),
         };
-        let left = match progress.done {
-            0 => String::new(),
-            done => {
-                let left_s = elapsed.as_secs_f64() * (progress.wanted.saturating_sub(done)) as f64 / done as f64;
-                format!(", about {left_s:.0} s left")
-            }
+        let left = progress.left.map_or(String::new(), |left| format!(", about {:.0} s left", left.as_secs_f64()));
+        let text = match progress.requests {
+            None => "a pilot replication determines the warm-up".into(),
+            Some(_) => format!(
+                "{:.0} % simulated, {} of {} replications done{width}{left}",
+                (100.0 * progress.share).floor(),
+                progress.done,
+                progress.wanted
+            ),
         };
         // A closed terminal does not stop the run.
-        let _ = write!(io::stderr(), "\r\x1b[K{} of {} replications{width}{left}", progress.done, progress.wanted);
+        let _ = write!(io::stderr(), "\r\x1b[K{text}");
+    }
+
+    /// Reports once, before the first replication, how long a long run takes.
+    fn announce(&mut self, progress: &Progress) {
+        let (Some(requests), Some(left)) = (progress.requests, progress.left) else { return };
+        let is_first = !std::mem::replace(&mut self.is_announced, true);
+        if !is_first || left < ANNOUNCED_FROM {
+            return;
+        }
+        self.close();
+        self.is_open = false;
+        let limit = match left > self.limit {
+            true => format!(", longer than the --time-limit of {} s", self.limit.as_secs_f64()),
+            false => String::new(),
+        };
+        let _ = writeln!(
+            io::stderr(),
+            "waystage: {} replications of {:.1} million requests take about {:.0} s{limit}",
+            progress.wanted,
+            requests as f64 * 1e-6,
+            left.as_secs_f64()
+        );
     }
 
     fn close(&self) {

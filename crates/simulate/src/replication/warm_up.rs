@@ -8,7 +8,7 @@ use crate::engine::observer::Observer;
 use crate::error::Stop;
 use crate::model::Model;
 use crate::replication::{Length, random_of, replicate};
-use std::sync::atomic::AtomicBool;
+use crate::watch::Watch;
 
 /// Response times are merged until there are at most this many.
 const BUCKETS_MAX: u64 = 1_000_000;
@@ -60,13 +60,7 @@ impl Observer for Pilot {
 ///
 /// # Errors
 /// If it is stopped, or cannot continue.
-pub(crate) fn find_warm_up(
-    model: &Model,
-    seed: u64,
-    requests: u64,
-    known: u64,
-    stop: &AtomicBool,
-) -> Result<Found, Stop> {
+pub(crate) fn find_warm_up(model: &Model, seed: u64, requests: u64, known: u64, watch: &Watch) -> Result<Found, Stop> {
     // Every customer has to return more than once before the start is forgotten.
     let least = LEAST_REQUESTS.max(requests / LEAST_SHARE).max(2 * model.population as u64).max(known);
     let requests = if known > 0 { requests.min(PILOT_MAX) } else { requests };
@@ -77,7 +71,7 @@ pub(crate) fn find_warm_up(
         let bucket = length.div_ceil(BUCKETS_MAX);
         let pilot = Pilot { bucket, in_bucket: 0, sum_s: 0.0, means_s: Vec::new() };
         let length = Length { warm_up: 0, requests: length };
-        let (outcome, pilot) = replicate(model, random_of(seed, 0), length, pilot, stop)?;
+        let (outcome, pilot) = replicate(model, random_of(seed, 0), length, pilot, watch)?;
         events += outcome.events;
         let batches: Vec<f64> =
             pilot.means_s.chunks_exact(BATCH).map(|batch| batch.iter().sum::<f64>() / BATCH as f64).collect();
