@@ -22,6 +22,11 @@ CHARTS = """[...document.querySelectorAll('.chart')].map(chart => {
           svg ? svg.querySelectorAll(MARKS).length : 0];
 })""".replace("MARKS", "'.mark-symbol path, .mark-rect path, .mark-line path, .mark-rule line'")
 
+# Of every chart of screen one: how far its contents reach beyond its right end.
+CUT = """[...document.querySelectorAll('.key .chart svg.marks')].map(svg =>
+  Math.max(...[...svg.querySelectorAll('text, path')].map(part => part.getBoundingClientRect().right))
+  - svg.getBoundingClientRect().right)"""
+
 # What reaches beyond the screen, outside frames and code that scroll by themselves.
 BEYOND = """[...document.querySelectorAll('body *')].filter(part =>
   !part.parentElement.closest('.frame, pre, .chart')
@@ -81,6 +86,14 @@ def test_screen_one_fits_a_laptop(browser, reported):
     bottom = browser.value("document.querySelector('.key').getBoundingClientRect().bottom")
     assert places[1] < bottom <= places[2]
     assert browser.value("document.querySelectorAll('.key .chart svg.marks').length") == 3
+
+
+@pytest.mark.parametrize("width", [400, 700, 800, 1000, 1280])
+def test_no_legend_of_screen_one_is_cut_off(browser, reported, width):
+    """A chart that is drawn wider than its place loses its right end: at 800 pixels, half of the stages' legend."""
+    browser.open(reported / "report.html", width=width, ready=DRAWN)
+    ends = browser.value(CUT)
+    assert len(ends) == 3 and max(ends) <= 0, ends
 
 
 def test_every_chart_is_drawn_without_console_messages(browser, reported):
