@@ -85,7 +85,8 @@ impl Lane {
     /// Runs until the queue is closed and empty.
     pub(crate) async fn run(self) {
         let mut session = self.open().await.inspect_err(|error| self.connections.note_failure(&error.to_string())).ok();
-        let mut failed = Nanos::UNSET;
+        // The end of the latest attempt to connect, if it failed.
+        let mut failed = if session.is_some() { Nanos::UNSET } else { self.clock.now() };
         let mut batch: u32 = 0;
         let mut answered = Instant::now();
         loop {

@@ -1,4 +1,4 @@
-//! A lane whose server stops in the middle of a statement.
+//! A lane whose server stops in the middle of a statement, or never answers.
 
 use super::*;
 use crate::embedded::test_server::TestServer;
@@ -37,17 +37,8 @@ fn push_read(queue: &JobQueue) -> oneshot::Receiver<JobResult> {
     receiver
 }
 
-async fn pid(database: &Database) -> Pid {
-    let row = database.connect_in_background().await.unwrap().query_one(BACKEND, &[]).await.unwrap();
-    Pid::from_raw(row.get(0)).unwrap()
-}
-
-#[tokio::test]
-async fn a_lane_reconnects_when_its_server_stops_answering() {
-    let Some(server) = TestServer::start() else { return };
-    let database = Database::parse(&server.url(), None, Duration::from_secs(10)).unwrap();
-    let queue = Arc::new(JobQueue::new(BOUNDS));
-    let lane = Lane {
+fn lane(queue: &Arc<JobQueue>, database: &Database) -> Lane {
+    Lane {
         number: 0,
         queue: queue.clone(),
         connections: Arc::new(LaneConnections::new("0", Clock::monotonic())),
@@ -58,8 +49,20 @@ async fn a_lane_reconnects_when_its_server_stops_answering() {
         clock: Clock::monotonic(),
         journal: Arc::new(Journal::new(RecordSink::default())),
         lock_timeout: None,
-    };
-    let lane = tokio::spawn(lane.run());
+    }
+}
+
+async fn pid(database: &Database) -> Pid {
+    let row = database.connect_in_background().await.unwrap().query_one(BACKEND, &[]).await.unwrap();
+    Pid::from_raw(row.get(0)).unwrap()
+}
+
+#[tokio::test]
+async fn a_lane_reconnects_when_its_server_stops_answering() {
+    let Some(server) = TestServer::start() else { return };
+    let database = Database::parse(&server.url(), None, Duration::from_secs(10)).unwrap();
+    let queue = Arc::new(JobQueue::new(BOUNDS));
+    let lane = tokio::spawn(lane(&queue, &database).run());
     assert_eq!(push_read(&queue).await.unwrap().result, Err(Failure::UnknownQueue));
     let backend = pid(&database).await;
     kill_process(backend, Signal::STOP).unwrap();
@@ -70,6 +73,21 @@ async fn a_lane_reconnects_when_its_server_stops_answering() {
     tokio::time::resume();
     assert_eq!(push_read(&queue).await.unwrap().result, Err(Failure::UnknownQueue));
     kill_process(backend, Signal::CONT).unwrap();
+    queue.close();
+    lane.await.unwrap();
+}
+
+/// With paused time, the clock advances whenever all tasks wait.
+#[tokio::test(start_paused = true)]
+async fn a_job_waits_for_one_attempt_to_connect() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("host=127.0.0.1 port={} user=me", silent.local_addr().unwrap().port());
+    let database = Database::parse(&url, None, Duration::from_secs(10)).unwrap();
+    let queue = Arc::new(JobQueue::new(BOUNDS));
+    let began = Instant::now();
+    let lane = tokio::spawn(lane(&queue, &database).run());
+    assert_eq!(push_read(&queue).await.unwrap().result, Err(Failure::DatabaseDown));
+    assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
     queue.close();
     lane.await.unwrap();
 }
