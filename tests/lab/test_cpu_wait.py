@@ -10,6 +10,7 @@ from test_netns import KERNEL, nothing_is_left
 
 from waylab.analysis.trial.gates import _cpu_wait, _foreign
 from waylab.analysis.trial.links import waited_share
+from waylab.runfolder.trial_numbers import LinkUse
 from waylab.spec import Gates
 from waylab.testbed.machine import Machine
 from waylab.testbed.netns import cgroups
@@ -71,11 +72,23 @@ def test_the_host_that_waited_longest_decides():
 
 
 def test_the_share_of_other_programs_does_not_judge_hosts_at_a_time_scale():
-    assert _foreign(0.9, 0.2, {}).passed is False
-    gate = _foreign(0.9, 0.2, {"client": 0.0})
+    assert _foreign(0.9, 0.2, LinkUse()).passed is False
+    hosts = LinkUse(waited_share={"client": 0.0}, throttled_share={"client": 0.1})
+    gate = _foreign(0.9, 0.2, hosts)
     assert gate.passed is None and "0.900 of the machine" in gate.text
-    assert _foreign(None, 0.2, {"client": 0.0}).passed is False, "what was not measured is still an error"
-    assert _foreign(-0.5, 0.2, {"client": 0.0}).passed is False
+    assert _foreign(None, 0.2, hosts).passed is False, "what was not measured is still an error"
+    assert _foreign(-0.5, 0.2, hosts).passed is False
+
+
+def test_hosts_that_their_quota_limits_need_a_quiet_machine():
+    """A proxy with a used-up quota never waited, but had 386 to 537 requests/s beside programs on every core."""
+    hosts = LinkUse(waited_share={"proxy": 0.0, "a": 0.0}, throttled_share={"proxy": 0.4, "a": 0.0})
+    gate = _foreign(0.9, 0.2, hosts)
+    assert (
+        not gate.passed
+        and "while proxy was limited by its CPU quota (40 % of the time), limit 0.2" in gate.text
+    )
+    assert _foreign(0.1, 0.2, hosts).passed
 
 
 def test_sums_over_threads_never_decrease(tmp_path):

@@ -18,7 +18,7 @@ from waylab.report.page.numbers import signed_percent_text
 from waylab.report.tables.limits import utilisation_table
 from waylab.report.tables.result import operations_table, results_table
 from waylab.report.tables.table import filled
-from waylab.report.tables.trust import conditions_table, within_table
+from waylab.report.tables.trust import conditions_table, failed_trials, within_table
 from waylab.runfolder.files import read_run
 
 FIGURES = [
@@ -177,6 +177,16 @@ def test_failed_trials_are_prominent(run_folder, monkeypatch):
     assert "11 of 12 trials passed every gate" in text
     assert "These trials are not used in any aggregate" in text and planned.id in text
     assert "0.950 of one core for each thread of the load, limit 0.8" in text
+
+
+def test_trials_that_ran_again_are_named_with_the_reasons(reported):
+    content = read_content(reported)
+    assert "Measured again" not in failed_trials(content)
+    first, *rest = content.analysis.trials
+    again = replace(content.analysis, trials=[replace(first, refused=["steal: <0.5>", "steal: 0.4"]), *rest])
+    text = failed_trials(dataclasses.replace(content, analysis=again))
+    assert "disturbed the machine: 1</summary>" in text and f"<b>{first.id}</b>" in text
+    assert "steal: &lt;0.5&gt;; then steal: 0.4" in text
 
 
 def test_a_factor_with_one_level_is_in_no_name(reported):

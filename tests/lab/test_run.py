@@ -94,6 +94,40 @@ def test_the_run_folder_keeps_everything(quick_spec, tmp_path):
     assert max(step.left_s for step in steps) < 120
 
 
+def test_disturbed_trials_run_again_at_the_end_of_their_block(quick_spec, tmp_path):
+    campaign = create_run(quick_spec, tmp_path / "results")
+    first, second, third, fourth = (trial.id for trial in campaign.plan.trials)
+    spoiled = {first: 1, third: 9}
+    ran, totals = [], []
+
+    def disturbed(trial_id):
+        return ["cpu_wait: too long"] if ran.count(trial_id) <= spoiled.get(trial_id, 0) else []
+
+    def note(step):
+        if step.result:
+            ran.append(step.trial.id)
+            totals.append((step.done, step.total))
+
+    campaign.run(note, disturbed=disturbed)
+    assert ran == [first, second, first, third, fourth, third, third], "at most twice, before the next block"
+    assert totals[0] == (1, 4) and totals[-1] == (7, 7)
+    refused = {
+        name: read(path, TrialOutcome).refused for name, path in trial_files(campaign.directory).items()
+    }
+    assert refused == {
+        first: ["cpu_wait: too long"],
+        second: [],
+        third: ["cpu_wait: too long"] * 2,
+        fourth: [],
+    }
+
+    resumed = resume_run(campaign.directory)
+    assert resumed.waiting() == [], "nothing is measured again unless asked for"
+    assert [trial.id for trial in resumed.waiting(disturbed)] == [third]
+    spoiled[third] = 0
+    assert resumed.waiting(disturbed) == []
+
+
 def test_a_stopped_run_resumes_and_keeps_finished_trials(quick_spec, tmp_path):
     campaign = create_run(quick_spec, tmp_path / "results")
 

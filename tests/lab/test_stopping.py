@@ -47,7 +47,7 @@ def synthetic_trials(monkeypatch):
     ran = []
     state = {"spread": 0.005, "broken": ()}
 
-    def run_trial(trial, programs, directory, testbed, tick, database):
+    def run_trial(trial, programs, directory, testbed, tick, database, refused):
         ran.append(trial.id)
         rate = 500.0 * trial.load.clients * (1 + state["spread"] * random.Random(trial.id).uniform(-1, 1))
         wrong = 1 if trial.configuration in state["broken"] else 0

@@ -104,6 +104,8 @@ def study(path, results, *options):
 
 
 def test_a_study_runs_resumes_and_lists_its_findings(fake, tmp_path, monkeypatch, capsys):
+    for module in ("block_rule", "study_runs"):
+        monkeypatch.setattr(f"waylab.cli.{module}.disturbances", lambda found: [])
     finding = '\n[published]\nsource = "S"\n[[published.finding]]\ntext = "More clients | more work."\n'
     finding += 'metric = "throughput_per_s"\nof = { clients = 16 }\nto = { clients = 4 }\nexpect = "above"\n'
     path = study_of(tmp_path, STUDY.replace("changes.load.clients = 8\n", ""))
@@ -129,6 +131,18 @@ def test_a_study_runs_resumes_and_lists_its_findings(fake, tmp_path, monkeypatch
     assert before == {path: path.stat().st_mtime_ns for path in results.rglob("trial.json")}, (
         "nothing ran again"
     )
+
+    # As if other programs had disturbed one trial.
+    trial = next(path for path in sorted(before) if "first" in str(path)).parent.name
+    for module in ("block_rule", "study_runs"):
+        monkeypatch.setattr(
+            f"waylab.cli.{module}.disturbances",
+            lambda found: ["steal: 0.5"] if found.id == trial and not found.refused else [],
+        )
+    study(path, results)
+    again = [path for path, when in before.items() if path.stat().st_mtime_ns != when]
+    assert {path.parent.name for path in again} == {trial}
+    assert all(json.loads(path.read_text())["refused"] == ["steal: 0.5"] for path in again)
 
 
 FINDING = """

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from waylab.analysis import analyse_trial
 from waylab.analysis.across.precision import gating_values
 from waylab.analysis.statistics.stopping import Decision, StoppingRule, decide
+from waylab.analysis.trial.gates import OF_THE_MACHINE, failed_reasons
 from waylab.errors import LabError
 from waylab.runfolder.files import read_run
 from waylab.runfolder.stopping import BlockDecision
@@ -29,6 +30,11 @@ def least_blocks(stopping: StoppingSettings) -> int:
     return min(stopping.blocks_min + rule_of(stopping).confirmations, stopping.blocks_max)
 
 
+def disturbances(trial: AnalysedTrial) -> list[str]:
+    """Return the gates that a trial failed because of the machine, a line each."""
+    return failed_reasons([gate for gate in trial.gates if gate.name in OF_THE_MACHINE])
+
+
 class TrialJudge:
     """Judges the trials of a run folder, each once, and applies the stopping rule to them."""
 
@@ -42,6 +48,10 @@ class TrialJudge:
         if anew or trial_id not in self._trials:
             self._trials[trial_id] = analyse_trial(self._directory, trial_id).content
         return self._trials[trial_id]
+
+    def disturbed(self, trial_id: str) -> list[str]:
+        """Return why other programs spoiled a measured trial, a line for each gate."""
+        return disturbances(self.trial(trial_id))
 
     def decide(self, block: int, elapsed_s: float) -> BlockDecision:
         """Decide after a block whether another one runs; `elapsed_s` is the duration of the trials so far."""

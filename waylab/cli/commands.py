@@ -46,12 +46,12 @@ def run(arguments: argparse.Namespace) -> int:
         console.print(line, soft_wrap=True)
     console.print(f"[dim]if it is stopped: waylab run --resume {campaign.directory}[/dim]", soft_wrap=True)
 
-    run_campaign(campaign, console, arguments.interrupt)
+    run_campaign(campaign, console, arguments.interrupt, arguments.repeat)
     return conclude(campaign.directory, console)
 
 
-def run_campaign(campaign: Campaign, console: Console, interrupt: Interrupt) -> None:
-    """Run the missing trials of a run folder, with a line for each."""
+def run_campaign(campaign: Campaign, console: Console, interrupt: Interrupt, repeat: bool = False) -> None:
+    """Run the missing trials of a run folder, with a line for each; `repeat` runs disturbed trials again."""
     judge = TrialJudge(campaign.directory, campaign.spec.stopping)
 
     def judged(trial_id: str) -> tuple[bool, str, str]:
@@ -70,7 +70,7 @@ def run_campaign(campaign: Campaign, console: Console, interrupt: Interrupt) -> 
             interrupt.check()
             progress.show(step)
 
-        campaign.run(on_step, decide)
+        campaign.run(on_step, decide, *([judge.disturbed] if repeat else []))
 
 
 def _read(path: Path, scale: str = FULL) -> Spec:

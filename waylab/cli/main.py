@@ -72,6 +72,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     run.add_argument("--resume", type=Path, metavar="RUN", help="continue a run that was stopped")
     run.add_argument(
+        "--repeat",
+        action="store_true",
+        help="measure a trial again, at most twice, if other programs disturbed it",
+    )
+    run.add_argument(
         "--results", type=Path, default=Path("results"), metavar="DIR", help="parent of run folders [results]"
     )
     _add_scale(run)
@@ -175,7 +180,8 @@ def _add_study(parts: Any) -> None:
         "study",
         help="run all experiments of a study, and write a table of its findings",
         description="Runs every experiment of a study that is not measured yet, and writes a table of all findings. "
-        "The same command continues a study that was stopped. Exit code: 0 success, 1 no usable trial in an "
+        "The same command continues a study that was stopped, and measures trials again that other programs disturbed. "
+        "Exit code: 0 success, 1 no usable trial in an "
         "experiment, 2 bad input, 130 interrupted.",
     )
     part.add_argument("study", type=Path, nargs="+", metavar="STUDY", help="files of experiments/studies")

@@ -9,6 +9,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from waylab.cli.block_rule import TrialJudge
 from waylab.cli.commands import conclude, minutes, run_campaign
 from waylab.cli.study_runs import Experiment, StudyRun, missing_run, read_experiment
 from waylab.report import ExperimentFindings, show_findings, write_findings, write_list
@@ -88,8 +89,9 @@ def _run_missing(
     if added:
         campaigns.append(create_run(added[0], folder, arguments.scale))
     for campaign in campaigns:
-        if campaign.waiting() or not (campaign.directory / paths.REPORT).is_file():
-            run_campaign(campaign, log, arguments.interrupt)
+        judge = TrialJudge(campaign.directory, campaign.spec.stopping)
+        if campaign.waiting(judge.disturbed) or not (campaign.directory / paths.REPORT).is_file():
+            run_campaign(campaign, log, arguments.interrupt, repeat=True)
             code = max(code, conclude(campaign.directory, log, summary=False))
     return code
 

@@ -7,6 +7,7 @@ from msgspec import convert
 
 from waylab import bounded
 from waylab.analysis import findings_of, read_analysis
+from waylab.cli.block_rule import disturbances
 from waylab.errors import LabError
 from waylab.plan import Plan, make_plan
 from waylab.predict import check_models
@@ -31,11 +32,20 @@ class StudyRun:
     directory: Path | None = None
 
     def measured(self) -> dict[str, float]:
-        """Return the names of the measured trials, and how long each took."""
+        """Return the names of the measured trials, and how long each took. Those that run again are left out."""
         if self.directory is None:
             return {}
         outcomes = [read_trial(self.directory, trial.id) for trial in self.plan.trials]
-        return {one.id: one.took_s for one in outcomes if one and one.status == MEASURED}
+        again = self._again() or set()
+        return {
+            one.id: one.took_s for one in outcomes if one and one.status == MEASURED and one.id not in again
+        }
+
+    def _again(self) -> set[str] | None:
+        """Return the trials of an analysed run that other programs disturbed; None before the analysis."""
+        if self.directory is None or not (self.directory / paths.ANALYSIS).is_file():
+            return None
+        return {trial.id for trial in read_analysis(self.directory).trials if disturbances(trial)}
 
     def finished(self) -> bool:
         """Return whether all trials are measured, analysed and reported."""
@@ -46,11 +56,14 @@ class StudyRun:
         )
 
     def left_s(self) -> float:
-        """Return the expected duration of the trials that are not measured."""
-        if self.directory and (self.directory / paths.ANALYSIS).is_file():
-            return 0.0
-        done = self.measured()
-        left = [trial for trial in self.plan.trials if trial.id not in done]
+        """Return the expected duration of the trials that are not measured, and of those that run again."""
+        again, done = self._again(), self.measured()
+        # A stopping rule can end a run before all planned blocks.
+        left = [
+            trial
+            for trial in self.plan.trials
+            if (trial.id not in done if again is None else trial.id in again)
+        ]
         load_s = sum(trial.expected_s for trial in self.plan.trials if trial.id in done)
         # The measured trials show how long programs take to start and to stop on this machine.
         more_s = (sum(done.values()) - load_s) / len(done) if done else _START_AND_STOP_S

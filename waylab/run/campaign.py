@@ -7,6 +7,7 @@ import fcntl
 import re
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -42,8 +43,14 @@ from waylab.testbed import (
 
 # After this number of failures in a row the system is broken, and more trials would waste time.
 _FAILURES_IN_A_ROW = 3
+# If other programs disturb the machine all the time, measuring again does not help.
+_REPEATS_MAX = 2
 # A trial of some seconds with a record of every request needs this much.
 _DISK_SPACE_BYTES = 32 << 20
+
+
+# Returns the reasons why other programs spoiled a measured trial; none if they did not.
+Disturbed = Callable[[str], list[str]]
 
 
 class InterruptedRunError(LabError):
@@ -98,16 +105,23 @@ class Campaign:
         names = ", ".join(used_hosts(self.plan.trials))
         return [f"testbed {self.spec.testbed.kind}: {names}; their links are measured before the first trial"]
 
-    def run(self, on_step: Callable[[Step], None], decide: Decide | None = None) -> None:
+    def run(
+        self,
+        on_step: Callable[[Step], None],
+        decide: Decide | None = None,
+        disturbed: Disturbed = lambda trial_id: [],
+    ) -> None:
         """Run the missing trials; `on_step` is called several times a second and after every trial.
 
-        `decide` is called after every block, if the specification has a stopping rule.
+        `decide` is called after every block, if the specification has a stopping rule. Trials of which `disturbed`
+        returns reasons run again at the end of their block, so that they stay close to the trials that they are
+        compared with.
         """
         with _Lock(self.directory):
             try:
                 decisions = BlockDecisions(self.directory, self.spec.stopping, self.plan, decide)
                 decisions.catch_up(self.waiting())
-                if not self.waiting():
+                if not self.waiting(disturbed):
                     return
                 limit = self.spec.gates.link_error_max
                 logs = self.directory / paths.LINKS
@@ -115,7 +129,7 @@ class Campaign:
                     open_testbed(self.spec.testbed, self.plan.trials, logs, limit) as testbed,
                     self._database(testbed) as database,
                 ):
-                    self._run(testbed, database, on_step, decisions)
+                    self._run(testbed, database, on_step, decisions, disturbed)
             except KeyboardInterrupt:
                 raise InterruptedRunError(
                     f"stopped; continue with: waylab run --resume {self.directory}"
@@ -132,13 +146,13 @@ class Campaign:
         outcome = read_trial(self.directory, trial.id)
         return outcome is not None and outcome.status == MEASURED
 
-    def waiting(self) -> list[Trial]:
+    def waiting(self, disturbed: Disturbed = lambda trial_id: []) -> list[Trial]:
         """Return the trials still to be run. A met stopping rule excludes all later blocks."""
         last = blocks_run(self.directory)
         return [
             trial
             for trial in self.plan.trials
-            if (last is None or trial.block <= last) and not self.finished(trial)
+            if (last is None or trial.block <= last) and (not self.finished(trial) or disturbed(trial.id))
         ]
 
     def _database(self, testbed: Testbed) -> AbstractContextManager[RunDatabase | None]:
@@ -153,11 +167,14 @@ class Campaign:
         database: RunDatabase | None,
         on_step: Callable[[Step], None],
         decisions: BlockDecisions,
+        disturbed: Disturbed,
     ) -> None:
-        waiting = self.waiting()
+        waiting = self.waiting(disturbed)
         already = len(self.plan.trials) - len(waiting)
         failures = 0
         pace = _Pace()
+        times: Counter[str] = Counter()
+        # Grows at the end of a block by the trials that run again.
         for index, trial in enumerate(waiting):
             ahead = [other for other in waiting[index:] if other.block <= decisions.horizon]
             rest_s = sum(other.expected_s for other in ahead)
@@ -176,7 +193,8 @@ class Campaign:
             require_disk_space(self.directory)
             self._require_programs()
             directory = paths.trial_directory(self.directory, trial.id)
-            result = run_trial(trial, self._programs, directory, testbed, tick, database)
+            refused = self._refused(trial, disturbed)
+            result = run_trial(trial, self._programs, directory, testbed, tick, database, refused)
             pace.learn(trial.expected_s, result.took_s)
             on_step(Step(done + 1, total, trial, max(0.0, (rest_s - trial.expected_s) * pace.factor), result))
             failures = failures + 1 if result.status == FAILED else 0
@@ -185,9 +203,24 @@ class Campaign:
                     f"{failures} trials failed in a row, the last one with: {result.reason}; "
                     f"repair it and continue with: waylab run --resume {self.directory}"
                 )
-            last_of_block = index + 1 == len(waiting) or waiting[index + 1].block != trial.block
-            if last_of_block and decisions.ends_after(trial.block):
+            times[trial.id] += 1
+            if index + 1 < len(waiting) and waiting[index + 1].block == trial.block:
+                continue
+            again = [
+                other
+                for other in self.plan.trials
+                if other.block == trial.block and 0 < times[other.id] <= _REPEATS_MAX and disturbed(other.id)
+            ]
+            waiting[index + 1 : index + 1] = again
+            if not again and decisions.ends_after(trial.block):
                 return
+
+    def _refused(self, trial: Trial, disturbed: Disturbed) -> list[str]:
+        """Return why earlier measurements of a trial are not used, including the one that is there now."""
+        outcome = read_trial(self.directory, trial.id)
+        if outcome is None or outcome.status != MEASURED:
+            return []
+        return [*outcome.refused, "; ".join(disturbed(trial.id))]
 
     def _require_programs(self) -> None:
         """Raise LabError if a program was replaced since the run began, because its trials would be of two versions."""

@@ -40,8 +40,11 @@ def run_trial(
     testbed: Testbed,
     tick: Callable[[float], None],
     database: RunDatabase | None = None,
+    refused: list[str] | None = None,
 ) -> TrialOutcome:
     """Run one trial in its emptied folder; `tick` is called with the elapsed seconds, several times a second.
+
+    `refused` has the reasons why earlier measurements of this trial are not used.
 
     If a program fails, the trial is `failed` with the reason; this is not an error of the lab.
     """
@@ -91,6 +94,7 @@ def run_trial(
         after=machine_now(),
         accounting=cpu_accounting(),
         manifest=True,
+        refused=refused or [],
         clock_step_s=round(time.time() - started_unix_s - (time.monotonic() - started_s), 6),
         processes=[
             ProcessOutcome(

@@ -109,4 +109,5 @@ class TrialOutcome(Struct, frozen=True, kw_only=True):
     after: MachineState | None = None  # the machine after the trial
     manifest: bool = False  # whether manifest.json has the hashes of the trial's files
     accounting: CpuAccounting | None = None  # what the kernel charges to a process; null if not recorded
+    refused: list[str] = field(default_factory=list)  # why earlier measurements of this trial were not used
     clock_step_s: float | None = None  # how far the wall clock moved against the monotonic one, in seconds

@@ -224,6 +224,7 @@ class AnalysedTrial(Struct, frozen=True, kw_only=True):
     used: bool  # whether it passed every gate
     reasons: list[str]  # the gates that failed, a line each
     gates: list[Gate]  # every gate
+    refused: list[str] = field(default_factory=list)  # why earlier measurements of this trial were not used
     numbers: TrialNumbers | None = None  # null if the trial failed or left no readable summary
 
     def measured(self) -> TrialNumbers:

@@ -12,7 +12,7 @@ from waylab.analysis.trial.links import worst_check
 from waylab.runfolder.load import LoadSummary, LoadTotals
 from waylab.runfolder.run import GateLimits
 from waylab.runfolder.trial import TrialOutcome
-from waylab.runfolder.trial_numbers import Gate, TrialNumbers, WithinTrial
+from waylab.runfolder.trial_numbers import Gate, LinkUse, TrialNumbers, WithinTrial
 
 # Rates are over the time from the first generator's start to the last one's end. All of them must measure in at
 # least this share of it, because the load is lower in the rest.
@@ -22,9 +22,17 @@ OVERLAP_MIN = 0.95
 # throughout the window.
 ACHIEVED_MIN = 0.99
 
+# The gates that fail because of the machine, whatever the system under test does. Measuring again may pass them.
+OF_THE_MACHINE = frozenset({"foreign_cpu", "cpu_wait", "steal", "clock", "link_timing"})
+
 # The largest share of packets that the program of an emulated link may forward late. More of them mean that the machine
 # was busy, and that the delay was longer than described.
 LATE_MAX = 0.05
+
+# A host at a time scale that its CPU quota stops for a larger share of the time is limited by the quota. Other programs
+# then reduce its throughput although it never waits for them: they use the caches and the execution units of its core,
+# so that each request takes more CPU time.
+THROTTLED_MAX = 0.1
 
 # NTP corrects the clock gradually, by at most 0.05 % of the time. After a larger step, the clock was set or the
 # machine slept.
@@ -68,7 +76,7 @@ def judge(
             limits.generator_cpu_max,
             "of one core for each thread of the load",
         ),
-        _foreign(numbers.cpu.foreign_share, limits.foreign_cpu_max, numbers.links.waited_share),
+        _foreign(numbers.cpu.foreign_share, limits.foreign_cpu_max, numbers.links),
         _cpu_wait(numbers.links.waited_share, limits.cpu_wait_max),
         _below("steal", numbers.cpu.steal_share, limits.steal_max, "of the machine is steal time"),
         _offered(load.totals, open_loop),
@@ -106,9 +114,17 @@ def _below(name: str, value: float | None, limit: float, what: str) -> Gate:
     return _gate(name, value < limit, f"{value:.3f} {what}, limit {limit:g}", value, limit)
 
 
-def _foreign(share: float | None, limit: float, waited: dict[str, float]) -> Gate:
-    if share is not None and share >= 0 and waited:
-        text = f"does not apply at a time scale, see cpu_wait; {share:.3f} of the machine for other programs"
+def _foreign(share: float | None, limit: float, hosts: LinkUse) -> Gate:
+    if share is not None and share >= 0 and hosts.waited_share:
+        slowest = max(hosts.throttled_share, key=lambda name: hosts.throttled_share[name])
+        stopped = hosts.throttled_share[slowest]
+        if stopped > THROTTLED_MAX:
+            what = (
+                f"of the machine for other programs, while {slowest} was limited by its CPU quota "
+                f"({100 * stopped:.0f} % of the time)"
+            )
+            return _below("foreign_cpu", share, limit, what)
+        text = f"does not apply, because no CPU quota was the limit; {share:.3f} of the machine for other programs"
         return _gate("foreign_cpu", None, text, share, limit)
     if share is not None and share < 0:
         text = f"{share:.3f} of the machine for other programs is impossible: the machine's CPU time is less than ours"

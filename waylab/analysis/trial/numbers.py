@@ -85,6 +85,7 @@ def _analysed(artifacts: Artifacts, gates: list[Gate], numbers: TrialNumbers | N
         used=not reasons,
         reasons=reasons,
         gates=gates,
+        refused=artifacts.outcome.refused if artifacts.outcome else [],
         numbers=numbers,
     )
 

@@ -91,10 +91,23 @@ def _furthest(gates: list[Gate]) -> float | None:
 def failed_trials(content: Content) -> str:
     """The trials that are not used, with the reasons."""
     failed = [trial for trial in content.analysis.trials if not trial.used]
+    again = _measured_again(content)
     if not failed:
-        return f'<p class="good">Every trial {escape(content.spec.gates.passed)}.</p>'
+        return f'<p class="good">Every trial {escape(content.spec.gates.passed)}.</p>{again}'
     items = "".join(f"<li><b>{escape(t.id)}</b>: {escape('; '.join(t.reasons))}</li>" for t in failed)
-    return f'<div class="bad"><p><b>These trials are not used in any aggregate:</b></p><ul>{items}</ul></div>'
+    return f'<div class="bad"><p><b>These trials are not used in any aggregate:</b></p><ul>{items}</ul></div>{again}'
+
+
+def _measured_again(content: Content) -> str:
+    """The trials that other programs disturbed at first, and that ran again at the end of their block."""
+    again = [trial for trial in content.analysis.trials if trial.refused]
+    if not again:
+        return ""
+    items = "".join(f"<li><b>{escape(t.id)}</b>: {escape('; then '.join(t.refused))}</li>" for t in again)
+    return (
+        f"<details><summary>Measured again, because other programs disturbed the machine: {len(again)}"
+        f"</summary><ul>{items}</ul></details>"
+    )
 
 
 def conditions_table(content: Content) -> str:
