@@ -86,7 +86,7 @@ fn config(choice: u8, names: &[String; 2]) -> Config {
     config.operations.hot_keys = 0;
     config.discipline = match choice % 4 {
         0 | 1 => Discipline::Pipelined,
-        2 => Discipline::PerBackend { readers: 2, writers: 1 },
+        2 => Discipline::PerBackend { readers: 2, writers: 1, fault_write_poll: None },
         _ => Discipline::Shared { workers: 2, multi_get: MultiGet::ByKey },
     };
     config.part_failure = [PartFailure::Miss, PartFailure::Partial, PartFailure::Error][usize::from(choice >> 2) % 3];

@@ -50,7 +50,10 @@ def _study(arguments: argparse.Namespace, study: Study, path: Path) -> int:
             log.print(f"[bold]{name}[/bold], experiment {number} of {len(experiments)}", soft_wrap=True)
             code = max(code, _run_missing(arguments, one, added[name], folder, log))
         experiments = _read(specs, folder, arguments.scale)
-    found = [ExperimentFindings(name, one.directories(), one.findings()) for name, one in experiments.items()]
+    found = [
+        ExperimentFindings(name, one.directories(), one.findings(), name in study.controls)
+        for name, one in experiments.items()
+    ]
     _write(arguments, study, path, folder, found, console)
     return code
 

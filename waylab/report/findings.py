@@ -32,6 +32,8 @@ class ExperimentFindings:
     name: str
     directories: Sequence[Path]
     published: PublishedResults | None
+    # Whether it shows the cause of a finding of another experiment. Its findings are not counted.
+    control: bool = False
 
     @property
     def findings(self) -> Sequence[FindingResult]:
@@ -79,14 +81,16 @@ def show_findings(experiments: Sequence[ExperimentFindings], console: Console) -
 
 def counted(experiments: Sequence[ExperimentFindings]) -> str:
     """Return how many findings have each verdict, in one sentence."""
-    counts = Counter(VERDICTS[finding.reproduced] for one in experiments for finding in one.findings)
+    counts = Counter(
+        VERDICTS[finding.reproduced] for one in experiments if not one.control for finding in one.findings
+    )
     words = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS.values() if counts[verdict])
     return f"{counts.total()}{_COUNTED}{words or 'none'}."
 
 
 def _undecided(experiments: Sequence[ExperimentFindings], command: str) -> Iterator[str]:
     """Yield which findings need more blocks, and the command that runs them."""
-    found = [(one, finding) for one in experiments for finding in one.findings]
+    found = [(one, finding) for one in experiments if not one.control for finding in one.findings]
     open_ = [(one, finding) for one, finding in found if finding.reproduced == "undecided"]
     if not open_:
         return
@@ -114,7 +118,7 @@ def _needed(finding: FindingResult) -> str:
 
 
 def _experiment(one: ExperimentFindings, page: Path) -> Iterator[str]:
-    yield from [f"## {one.name}", ""]
+    yield from [f"## {one.name}" + (", a control" if one.control else ""), ""]
     contents = [read_content(directory) for directory in one.directories]
     if not contents:
         yield from ["Not measured.", ""]

@@ -149,6 +149,11 @@ def duration_text(value: object) -> str:
     return value
 
 
+def duration_or_none(value: object) -> str:
+    """A duration with its unit, or nothing."""
+    return "" if value == "" else duration_text(value)
+
+
 def ratio(value: object) -> str:
     """SET:GET, two whole numbers, not both zero."""
     parts = value.split(":") if isinstance(value, str) else []

@@ -56,6 +56,8 @@ class Proxy:
     stamps: str = setting(checks.one_of("off", "sampled", "all"), "all")
     sample: int = setting(checks.whole(1), 20)
     backend_timeout: str = setting(checks.duration_text, "1s")
+    # A fault of a published middleware, with per-backend only; "" leaves it out.
+    fault_write_poll: str = setting(checks.duration_or_none, "")
 
     def replica_count(self, backends: int) -> int:
         """Return the number of replicas of each value; `half` of an odd number of backends is rounded up."""

@@ -15,7 +15,7 @@ from waylab.spec.naming import nearest_here
 from waylab.spec.tables import Table
 
 _KEYS = ("name", "title", "changes", "experiment")
-_EXPERIMENT_KEYS = ("spec", "name", "changes")
+_EXPERIMENT_KEYS = ("spec", "name", "control", "changes")
 # A larger file would be refused when it is read again, and no list of a specification is this deep.
 _DEPTH_MAX = 16
 
@@ -27,6 +27,8 @@ class Study:
     name: str
     title: str
     experiments: dict[str, Table]
+    # Experiments that show the cause of a finding of another one. Their findings are not counted.
+    controls: frozenset[str] = frozenset()
 
 
 def read_study(path: Path) -> Study:
@@ -39,6 +41,7 @@ def read_study(path: Path) -> Study:
         if not isinstance(listed, list) or not listed or not all(isinstance(one, dict) for one in listed):
             raise ValueError("experiment: is missing; a study lists its specifications as [[experiment]]")
         experiments: dict[str, Table] = {}
+        controls = set()
         for index, one in enumerate(listed):
             where = f"experiment[{index}]"
             _check_keys(one, _EXPERIMENT_KEYS, f"{where}.")
@@ -50,9 +53,13 @@ def read_study(path: Path) -> Study:
             if label in experiments:
                 raise ValueError(f"{where}.name = {label!r}: names an experiment twice")
             experiments[label] = changed | {"name": label}
+            if not isinstance(one.get("control", False), bool):
+                raise ValueError(f"{where}.control: should be true or false")
+            if one.get("control"):
+                controls.add(label)
     except ValueError as error:
         raise LabError(f"{path}: {error}") from None
-    return Study(name, title, experiments)
+    return Study(name, title, experiments, frozenset(controls))
 
 
 def write_specs(study: Study, folder: Path) -> dict[str, Path]:

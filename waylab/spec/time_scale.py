@@ -29,6 +29,7 @@ def at_time_scale(settings: TrialSettings, scale: float) -> TrialSettings:
             proxy=replace(
                 proxy,
                 backend_timeout=_scaled("system.proxy.backend_timeout", proxy.backend_timeout, scale),
+                fault_write_poll=_scaled("system.proxy.fault_write_poll", proxy.fault_write_poll, scale),
             ),
         ),
         load=replace(
@@ -42,7 +43,7 @@ def at_time_scale(settings: TrialSettings, scale: float) -> TrialSettings:
 
 def _scaled(name: str, text: str, scale: float) -> str:
     """Multiply every duration of a distribution of times."""
-    if text in ("none", "constant", "poisson"):
+    if text in ("", "none", "constant", "poisson"):
         return text
     scaled = _DURATION.sub(lambda found: f"{round(duration_s(found[0]) * scale * 1e9)}ns", text)
     if scaled == text:

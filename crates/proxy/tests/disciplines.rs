@@ -12,7 +12,7 @@ use std::time::Duration;
 use testkit::{Client, GatedServer, Scripted, Server};
 
 fn per_backend(readers: usize) -> Discipline {
-    Discipline::PerBackend { readers, writers: 1 }
+    Discipline::PerBackend { readers, writers: 1, fault_write_poll: None }
 }
 
 fn shared(workers: usize) -> Discipline {
@@ -27,6 +27,50 @@ fn proxy(servers: &[&GatedServer], discipline: Discipline, change: impl FnOnce(&
         config.pools[0].timeouts = Timeouts::all(Duration::from_secs(5));
         change(config);
     })
+}
+
+#[test]
+fn a_polling_writer_sends_one_write_and_the_next_one_after_a_reply() {
+    let server = GatedServer::start();
+    // So long that only replies can end a poll.
+    let hour = Some(Duration::from_secs(3600));
+    let discipline = Discipline::PerBackend { readers: 1, writers: 1, fault_write_poll: hour };
+    let proxy = proxy(&[&server], discipline, |_| ());
+    let mut clients: Vec<Client> = (0..3).map(|_| proxy.client()).collect();
+    clients[0].send("set a 0 0 1\r\nx\r\n");
+    assert_eq!(lines(server.received(1)), ["set a 0 0 1"], "the first poll begins with the first write");
+    clients[1].send("set b 0 0 1\r\nx\r\n");
+    // A read overtakes the write that waits, so the write has arrived at the proxy and was not sent.
+    clients[2].send("get c\r\n");
+    assert_eq!(lines(server.received(2))[1], "get c");
+    server.answer("get c", "END\r\n");
+    clients[2].expect("END\r\n");
+    server.answer("set a 0 0 1", "STORED\r\n");
+    clients[0].expect("STORED\r\n");
+    assert_eq!(lines(server.received(3))[2], "set b 0 0 1");
+    server.answer("set b 0 0 1", "STORED\r\n");
+    clients[1].expect("STORED\r\n");
+}
+
+#[test]
+fn a_polling_writer_sends_to_all_replicas_when_its_poll_is_over() {
+    let servers = [Server::start(), Server::start()];
+    let addresses: Vec<_> = servers.iter().map(Server::address).collect();
+    let proxy = Proxy::at(&addresses, |config| {
+        let interval = Some(Duration::from_millis(5));
+        (config.loops, config.discipline) =
+            (1, Discipline::PerBackend { readers: 2, writers: 1, fault_write_poll: interval });
+        config.pools[0].replicas = 2;
+    });
+    let mut client = proxy.client();
+    for key in 0..20 {
+        client.send(format!("set k{key} 0 0 1\r\nx\r\n"));
+        client.expect("STORED\r\n");
+        client.send(format!("get k{key}\r\n"));
+        client.expect(format!("VALUE k{key} 0 1\r\nx\r\nEND\r\n"));
+    }
+    client.send((0..20).map(|key| format!("delete k{key}\r\n")).collect::<String>());
+    client.expect("DELETED\r\n".repeat(20));
 }
 
 /// A `get` for each of these keys, in one burst.

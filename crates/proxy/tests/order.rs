@@ -245,9 +245,10 @@ fn a_blocked_client_that_closes_its_side_gets_every_reply() {
 #[test]
 fn a_read_waits_for_late_replicas_of_earlier_writes_that_it_could_overtake() {
     // `shared` has no late replicas: there, every write waits for all.
-    for (discipline, uses_other_connection) in
-        [(Discipline::Pipelined, false), (Discipline::PerBackend { readers: 2, writers: 2 }, true)]
-    {
+    for (discipline, uses_other_connection) in [
+        (Discipline::Pipelined, false),
+        (Discipline::PerBackend { readers: 2, writers: 2, fault_write_poll: None }, true),
+    ] {
         for (line, reply, is_read) in [
             ("get k", "END\r\n", true),
             ("mg k v", "EN\r\n", true),
@@ -294,7 +295,8 @@ fn a_read_waits_for_late_replicas_of_earlier_writes_that_it_could_overtake() {
 
 #[test]
 fn writes_of_one_client_reach_the_failover_pool_in_order() {
-    for discipline in [Discipline::Pipelined, Discipline::PerBackend { readers: 2, writers: 2 }] {
+    for discipline in [Discipline::Pipelined, Discipline::PerBackend { readers: 2, writers: 2, fault_write_poll: None }]
+    {
         let [slow, failover] = [GatedServer::start(), GatedServer::start()];
         let dead = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let proxy = Proxy::at(&[dead, slow.address()], |config| {
@@ -326,7 +328,8 @@ fn writes_of_one_client_reach_the_failover_pool_in_order() {
 fn a_read_waits_for_several_late_writes_one_after_another() {
     let (fast, late) = (GatedServer::start(), GatedServer::start());
     let proxy = Proxy::at(&[fast.address(), late.address()], |config| {
-        (config.loops, config.discipline) = (1, Discipline::PerBackend { readers: 2, writers: 2 });
+        (config.loops, config.discipline) =
+            (1, Discipline::PerBackend { readers: 2, writers: 2, fault_write_poll: None });
         let pool = &mut config.pools[0];
         (pool.replicas, pool.writes, pool.reads) = (2, Writes::First, Reads::Any);
         pool.timeouts = Timeouts::all(Duration::from_secs(60));
@@ -352,7 +355,8 @@ fn a_read_waits_for_several_late_writes_one_after_another() {
 fn a_read_that_waits_for_a_late_replica_goes_on_when_that_replica_fails() {
     let (fast, late) = (GatedServer::start(), GatedServer::start());
     let proxy = Proxy::at(&[fast.address(), late.address()], |config| {
-        (config.loops, config.discipline) = (1, Discipline::PerBackend { readers: 2, writers: 2 });
+        (config.loops, config.discipline) =
+            (1, Discipline::PerBackend { readers: 2, writers: 2, fault_write_poll: None });
         let pool = &mut config.pools[0];
         (pool.replicas, pool.writes, pool.reads) = (2, Writes::First, Reads::Any);
         pool.timeouts = Timeouts::all(Duration::from_secs(2));

@@ -135,7 +135,7 @@ fn a_filled_value_is_ordered_with_its_clients_writes() {
     let (main, other) = (GatedServer::start(), GatedServer::start());
     let proxy = proxy(main.address(), other.address(), |config| {
         config.pools[0].warm_up = Some(WarmUp { from: "other".into(), expiry: Duration::from_secs(100) });
-        config.discipline = Discipline::PerBackend { readers: 2, writers: 3 };
+        config.discipline = Discipline::PerBackend { readers: 2, writers: 3, fault_write_poll: None };
         config.pools.iter_mut().for_each(|pool| pool.timeouts = Timeouts::all(Duration::from_secs(20)));
     });
     let mut clients = [proxy.client(), proxy.client()];

@@ -43,6 +43,7 @@ fn everything() -> ProxyFile {
         dispatch: Some(DispatchConfig::Pipelined),
         readers: Some(1),
         writers: Some(1),
+        fault_write_poll: Some(Duration::from_millis(1)),
         workers: Some(1),
         multi_get: Some(MultiGet::ByKey),
         queue: Some(1),

@@ -42,7 +42,7 @@ fn clients_move_with_all_their_requests() {
     let to_other = |config: &mut Config| {
         config.routes = vec![RouteConfig { prefix: "k".into(), pool: "other".into() }];
         config.loops = 2;
-        config.discipline = Discipline::PerBackend { readers: 2, writers: 2 };
+        config.discipline = Discipline::PerBackend { readers: 2, writers: 2, fault_write_poll: None };
     };
     let mut running = start(config(&servers, |_| ()), Clock::monotonic()).unwrap();
     let address = running.address().unwrap();

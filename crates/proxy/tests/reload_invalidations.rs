@@ -183,7 +183,7 @@ fn a_pool_that_has_no_replicas_any_more_keeps_pending_invalidations() {
         config.pools = vec![PoolConfig::new("p", &addresses(&servers[1..]))];
         config.pools[0].timeouts = Timeouts::all(Duration::from_secs(5));
         // Reads and deletions use different connections.
-        config.discipline = proxy::Discipline::PerBackend { readers: 4, writers: 1 };
+        config.discipline = proxy::Discipline::PerBackend { readers: 4, writers: 1, fault_write_poll: None };
     });
 }
 

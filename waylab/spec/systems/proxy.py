@@ -47,6 +47,10 @@ def _check_slots(system: System, replicas: int) -> None:
             raise ValueError(
                 f"system.proxy.{name} = {slots}: fewer than the {proxy.loops} loops; each loop needs one"
             )
+    if proxy.fault_write_poll and proxy.dispatch != "per-backend":
+        raise ValueError(
+            f'system.proxy.fault_write_poll = {proxy.fault_write_poll!r}: needs dispatch = "per-backend"'
+        )
     if proxy.dispatch == "shared" and proxy.multi_get != "by-key" and replicas < system.backends.count:
         raise ValueError(
             f"system.proxy.multi_get = {proxy.multi_get!r}: requests any key from any server; "

@@ -21,6 +21,8 @@ class RunningProxySystem(RunningProxiedSystem):
         command += ["--backend-timeout", proxy.backend_timeout, "--dispatch", proxy.dispatch]
         for name, slots in proxy.slots().items():
             command += [f"--{name}", str(slots)]
+        if proxy.fault_write_poll:
+            command += ["--fault-write-poll", proxy.fault_write_poll]
         if proxy.dispatch == "shared":
             command += ["--multi-get", proxy.multi_get]
         if proxy.stamps != "off":

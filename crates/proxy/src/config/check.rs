@@ -5,6 +5,7 @@ use crate::config::pool::{PoolConfig, Writes};
 use crate::config::proxy::{Config, Discipline, MultiGet, SLOTS_MAX, Stamps, share};
 use configuration::proposal;
 use net::Address;
+use std::time::Duration;
 
 /// The most backends in all pools.
 const BACKENDS_MAX: usize = 250;
@@ -155,6 +156,9 @@ impl Config {
                 let problem = format!("each of {loops} loops needs one; give a number from {loops} to {SLOTS_MAX}");
                 return Err(ConfigError::value(key, slots, problem));
             }
+        }
+        if let Discipline::PerBackend { fault_write_poll: Some(Duration::ZERO), .. } = self.discipline {
+            return Err(ConfigError::value("fault-write-poll", "\"0s\"", "give more than 0s, or leave it out"));
         }
         let Discipline::Shared { multi_get, .. } = self.discipline else { return Ok(()) };
         for (index, pool) in self.pools.iter().enumerate() {

@@ -45,6 +45,8 @@ pub struct ProxyFile {
     pub dispatch: Option<DispatchConfig>,
     pub readers: Option<usize>,
     pub writers: Option<usize>,
+    #[serde(with = "opt_time", default)]
+    pub fault_write_poll: Option<Duration>,
     pub workers: Option<usize>,
     pub multi_get: Option<MultiGet>,
     pub queue: Option<usize>,
@@ -169,7 +171,7 @@ impl ProxyFile {
         let (pools, routes) = (self.pools, self.routes);
         let is_given_sockets = self.is_given_sockets || by.is_given_sockets;
         overridden!(ProxyFile, self, by, {
-            listen, loops, dispatch, readers, writers, workers, multi_get, queue, part_failure, metrics, metrics_timeout, metrics_connections, stamps,
+            listen, loops, dispatch, readers, writers, fault_write_poll, workers, multi_get, queue, part_failure, metrics, metrics_timeout, metrics_connections, stamps,
             records, sample, backend_window, backend_buffer, client_window, client_buffer, memory, value_max, reply_max,
             clients_max, clients_per_address, client_idle_timeout, client_request_timeout, client_unread_timeout,
             tcp_keepalive, hot_keys, hot_keys_metrics, resolve_every, control, hand_over_wait, tls_certificate, tls_key,
@@ -277,6 +279,11 @@ impl ProxyFile {
         let belongs = [
             ("readers", self.readers.map(|slots| slots.to_string()), DispatchConfig::PerBackend),
             ("writers", self.writers.map(|slots| slots.to_string()), DispatchConfig::PerBackend),
+            (
+                "fault-write-poll",
+                self.fault_write_poll.map(|time| format!("{:?}", quantity::duration_text(time))),
+                DispatchConfig::PerBackend,
+            ),
             ("workers", self.workers.map(|slots| slots.to_string()), DispatchConfig::Shared),
             ("multi-get", self.multi_get.map(|multi_get| format!("{:?}", multi_get.name())), DispatchConfig::Shared),
         ];
@@ -295,6 +302,7 @@ impl ProxyFile {
             DispatchConfig::PerBackend => Discipline::PerBackend {
                 readers: self.readers.unwrap_or(SLOTS),
                 writers: self.writers.unwrap_or(loops),
+                fault_write_poll: self.fault_write_poll,
             },
             DispatchConfig::Shared => Discipline::Shared {
                 workers: self.workers.unwrap_or(SLOTS),

@@ -43,6 +43,9 @@ pub enum Discipline {
         readers: usize,
         /// The connections for writes of each backend.
         writers: usize,
+        /// A published fault, for experiments: writers notice a new write only after they have polled their sockets, for at most
+        /// this time or until a reply arrives.
+        fault_write_poll: Option<Duration>,
     },
     /// All backends have one queue, served by slots of one request each.
     Shared {
@@ -142,7 +145,7 @@ impl Discipline {
     pub fn slots(self) -> impl Iterator<Item = (&'static str, usize)> {
         let slots = match self {
             Discipline::Pipelined => [None, None],
-            Discipline::PerBackend { readers, writers } => [Some(("readers", readers)), Some(("writers", writers))],
+            Discipline::PerBackend { readers, writers, .. } => [Some(("readers", readers)), Some(("writers", writers))],
             Discipline::Shared { workers, .. } => [Some(("workers", workers)), None],
         };
         slots.into_iter().flatten()
@@ -240,8 +243,8 @@ mod tests {
         let records = Some(RecordsConfig { directory: "x".into(), sample: 0 });
         let slots = |discipline| Config { discipline, loops: 2, ..good.clone() };
         let few = slots(Discipline::Shared { workers: 1, multi_get: MultiGet::ByKey });
-        let many = slots(Discipline::PerBackend { readers: 5000, writers: 2 });
-        let writers = slots(Discipline::PerBackend { readers: 2, writers: 1 });
+        let many = slots(Discipline::PerBackend { readers: 5000, writers: 2, fault_write_poll: None });
+        let writers = slots(Discipline::PerBackend { readers: 2, writers: 1, fault_write_poll: None });
         let sharded = slots(Discipline::Shared { workers: 2, multi_get: MultiGet::Sharded });
         let listen =
             |texts: &[&str]| Config { listen: texts.iter().map(ToString::to_string).collect(), ..good.clone() };

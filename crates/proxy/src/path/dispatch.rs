@@ -6,3 +6,4 @@ mod per_backend;
 mod pipelined;
 mod queue;
 mod shared;
+mod write_poll;

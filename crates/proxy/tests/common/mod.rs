@@ -113,8 +113,11 @@ impl Drop for Proxy {
 #[allow(dead_code, reason = "not every file of this folder has several disciplines")]
 pub(crate) fn disciplines(slots: usize, if_replicated: bool) -> Vec<Discipline> {
     let shared = |multi_get| Discipline::Shared { workers: slots, multi_get };
-    let mut all =
-        vec![Discipline::Pipelined, Discipline::PerBackend { readers: slots, writers: slots }, shared(MultiGet::ByKey)];
+    let mut all = vec![
+        Discipline::Pipelined,
+        Discipline::PerBackend { readers: slots, writers: slots, fault_write_poll: None },
+        shared(MultiGet::ByKey),
+    ];
     if if_replicated {
         all.extend([shared(MultiGet::Sharded), shared(MultiGet::Whole)]);
     }

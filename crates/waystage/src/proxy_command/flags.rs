@@ -52,6 +52,10 @@ pub(crate) struct ProxyFlags {
     /// not limited [default: one per event loop].
     #[arg(long, value_name = "N")]
     writers: Option<usize>,
+    /// With per-backend, for experiments only: a fault of a published middleware. Its writers notice a new write only
+    /// after they have polled their sockets, for at most this time or until a reply arrives.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    fault_write_poll: Option<Duration>,
     /// With shared: requests in flight, divided among the event loops. Each holds a connection to every server until
     /// all its replies have arrived [default: 16]. A server that hangs can hold them all until its requests time out.
     #[arg(long, value_name = "N")]
@@ -194,6 +198,7 @@ impl ProxyFlags {
             }),
             readers: self.readers,
             writers: self.writers,
+            fault_write_poll: self.fault_write_poll,
             workers: self.workers,
             multi_get: self.multi_get.map(|multi_get| match multi_get {
                 MultiGetArgument::ByKey => MultiGet::ByKey,

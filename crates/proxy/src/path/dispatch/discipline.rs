@@ -50,7 +50,7 @@ pub(crate) fn connections_of_loop(config: &Config, index: usize) -> Vec<(usize, 
     let each = |purpose| (0..backends).map(move |backend| (backend, purpose));
     match config.discipline {
         Discipline::Pipelined => each(Purpose::Requests).chain(each(Purpose::Bulk)).collect(),
-        Discipline::PerBackend { readers, writers } => {
+        Discipline::PerBackend { readers, writers, .. } => {
             let connections = |connection| std::iter::repeat_n(connection, own(readers) + own(writers));
             each(Purpose::Requests).flat_map(connections).collect()
         }
@@ -75,9 +75,9 @@ impl LoopDiscipline {
         let own = |slots| share(slots, config.loops, index);
         match config.discipline {
             Discipline::Pipelined => LoopDiscipline::Pipelined,
-            Discipline::PerBackend { readers, writers } => {
+            Discipline::PerBackend { readers, writers, fault_write_poll } => {
                 let queue = || Queue::new(config.queue, config.backend_buffer_bytes);
-                let own = PerBackend::new(own(readers), own(writers), queue, counters.clone());
+                let own = PerBackend::new(own(readers), own(writers), fault_write_poll, queue, counters.clone());
                 LoopDiscipline::PerBackend(own)
             }
             Discipline::Shared { workers, .. } => {
@@ -156,6 +156,15 @@ impl LegSender {
                 own.fill_slots(connections, answered, time);
             }
         }
+    }
+
+    /// The next time at which a connection or the discipline has something to do; it may be too early, but never too late.
+    pub(crate) fn deadline(&self) -> Nanos {
+        let own = match &self.discipline {
+            LoopDiscipline::PerBackend(own) => own.deadline(),
+            LoopDiscipline::Pipelined | LoopDiscipline::Shared(_) => Nanos::NEVER,
+        };
+        own.min(self.connections.deadline())
     }
 
     /// Lets the bulk connections open.

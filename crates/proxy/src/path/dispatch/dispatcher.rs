@@ -108,7 +108,7 @@ impl Dispatcher {
 
     /// The next time at which `tick` or a connection has something to do; it may be too early, but never too late.
     pub(crate) fn deadline(&self) -> Nanos {
-        self.sender.connections.deadline().min(self.replication.deadline())
+        self.sender.deadline().min(self.replication.deadline())
     }
 
     /// Records the result of a background job that has ended.

@@ -13,12 +13,14 @@ use crate::observe::counters::LoopCounters;
 use crate::path::backend::connections::Connections;
 use crate::path::dispatch::pipelined::{buffer_leg, send_at_once, send_buffered, send_leg};
 use crate::path::dispatch::queue::{Queue, Slot, Slots};
+use crate::path::dispatch::write_poll::WritePoll;
 use crate::path::job::{JobId, LegRef};
 use crate::path::jobs::{AnsweredJobs, Time};
 use crate::path::order::Access;
-use clock::Stage;
+use clock::{Nanos, Stage};
 use records::Outcome;
 use std::sync::Arc;
+use std::time::Duration;
 use wire::Request;
 
 /// The queues and slots of one loop.
@@ -29,6 +31,8 @@ pub(crate) struct PerBackend {
     /// By backend.
     queues: Vec<Queue<LegRef>>,
     slots: Vec<Slots>,
+    /// The writers of a published fault, if they take the place of those that send at once.
+    write_poll: Option<WritePoll>,
     counters: Arc<LoopCounters>,
 }
 
@@ -37,12 +41,15 @@ impl PerBackend {
     pub(crate) fn new(
         readers: usize,
         writers: usize,
+        fault_write_poll: Option<Duration>,
         queue: impl Fn() -> Queue<LegRef>,
         counters: Arc<LoopCounters>,
     ) -> PerBackend {
         let backends = 0..counters.backends.len();
         let queues = backends.clone().map(|_| queue()).collect();
-        PerBackend { readers, writers, queues, slots: backends.map(|_| Slots::new(readers)).collect(), counters }
+        let write_poll = fault_write_poll.map(|interval| WritePoll::new(interval, backends.len(), queue));
+        let slots = backends.map(|_| Slots::new(readers)).collect();
+        PerBackend { readers, writers, queues, slots, write_poll, counters }
     }
 
     /// Sends the legs of a job, or queues them.
@@ -55,6 +62,9 @@ impl PerBackend {
         time: Time<'_>,
     ) {
         if Access::of(request) != Access::Read {
+            if self.write_poll.is_some() {
+                return self.admit_polled_write(id, request, connections, answered, time);
+            }
             let writer = self.readers + answered.jobs.get(id).session.slot as usize % self.writers;
             let connection = |backend, _: &Connections| self.connection(usize::from(backend), writer);
             return send_at_once(id, request, connection, connections, answered, time);
@@ -73,6 +83,62 @@ impl PerBackend {
         if !job.is_waiting() {
             job.stamp(Stage::Answered, now);
         }
+    }
+
+    /// Queues the legs of a write until the writer of its first replica has polled.
+    fn admit_polled_write(
+        &mut self,
+        id: JobId,
+        request: &Request<'_>,
+        connections: &mut Connections,
+        answered: &mut AnsweredJobs<'_>,
+        time: Time<'_>,
+    ) {
+        let Some(poll) = &mut self.write_poll else { return };
+        let legs = answered.jobs.get(id).legs();
+        let (count, backend) = (legs.len() as u16, legs.first().map_or(0, |leg| usize::from(leg.backend)));
+        for leg in (0..count).map(|leg| LegRef { job: id, leg }) {
+            let slot = answered.jobs.get(id).leg(leg.leg);
+            if slot.is_placed || slot.answered.is_set() {
+                continue;
+            }
+            slot.queue_length = poll.queue(backend).len() as u32;
+            if poll.queue(backend).is_full() {
+                let connection = usize::from(slot.backend) * (self.readers + self.writers) + self.readers;
+                connections.refuse(connection, leg, Outcome::Overloaded, answered, time.turn);
+                continue;
+            }
+            let bytes = buffer_leg(leg, request, answered.jobs);
+            answered.jobs.get(id).leg(leg.leg).is_placed = true;
+            poll.push(backend, leg, bytes, time.turn);
+        }
+        let job = answered.jobs.get(id);
+        let now = time.now(job.is_timed);
+        job.stamp(Stage::Enqueued, now);
+        if !job.is_waiting() {
+            job.stamp(Stage::Answered, now);
+        }
+    }
+
+    /// Sends the next write of each writer whose poll has ended.
+    fn send_polled_writes(&mut self, connections: &mut Connections, answered: &mut AnsweredJobs<'_>, time: Time<'_>) {
+        let mut legs = Vec::new();
+        for backend in 0..self.queues.len() {
+            let Some(poll) = &mut self.write_poll else { return };
+            poll.take(backend, answered.jobs, time.turn, &mut legs);
+            let now = if legs.is_empty() { time.turn } else { time.clock.now() };
+            for leg in legs.drain(..) {
+                let job = answered.jobs.get(leg.job);
+                let writer = self.readers + job.session.slot as usize % self.writers;
+                let connection = self.connection(usize::from(job.leg(leg.leg).backend), writer);
+                send_buffered(leg, connection, connections, answered, now);
+            }
+        }
+    }
+
+    /// The next time at which `fill_slots` has something to do although nothing has arrived.
+    pub(crate) fn deadline(&self) -> Nanos {
+        self.write_poll.as_ref().map_or(Nanos::NEVER, WritePoll::deadline)
     }
 
     /// Gives a leg a free slot or a place in the queue, or refuses it. Returns whether a slot was free.
@@ -130,6 +196,9 @@ impl PerBackend {
         answered: &mut AnsweredJobs<'_>,
         time: Time<'_>,
     ) {
+        if self.write_poll.is_some() {
+            self.send_polled_writes(connections, answered, time);
+        }
         let mut read = None;
         for backend in 0..self.queues.len() {
             let is_up = self.slots[backend].any_up();
@@ -153,6 +222,11 @@ impl PerBackend {
 
     /// Fails all queued legs.
     pub(crate) fn close(&mut self, connections: &Connections, answered: &mut AnsweredJobs<'_>, time: Time<'_>) {
+        while let Some(leg) = self.write_poll.as_mut().and_then(WritePoll::pop) {
+            let connection =
+                self.connection(usize::from(answered.jobs.get(leg.job).leg(leg.leg).backend), self.readers);
+            connections.refuse(connection, leg, Outcome::BackendDown, answered, time.clock.now());
+        }
         for backend in 0..self.queues.len() {
             while let Some(leg) = self.queues[backend].pop() {
                 let connection = self.connection(backend, 0);
