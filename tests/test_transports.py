@@ -88,6 +88,41 @@ def test_the_proxy_ignores_sockets_for_another_process():
             process.send_signal(signal.SIGTERM)
 
 
+@pytest.mark.parametrize(
+    ("variables", "error"),
+    [
+        ({"LISTEN_FDS": "2"}, "LISTEN_FDS is 2, but descriptor 4 is not open"),
+        ({"LISTEN_FDS": "2000000000"}, "LISTEN_FDS is 2000000000, but descriptor 4 is not open"),
+        ({"LISTEN_FDS": "-1"}, 'LISTEN_FDS is "-1"; give the number of sockets'),
+        ({"LISTEN_FDS": "many"}, 'LISTEN_FDS is "many"; give the number of sockets'),
+        ({"LISTEN_FDS": "99999999999999999999"}, "give the number of sockets"),
+    ],
+)
+def test_a_wrong_number_of_passed_sockets_is_one_clear_line(variables, error):
+    with socket.create_server(("127.0.0.1", 0)) as tcp:
+        assert error in refused([tcp], "cache", **variables)
+
+
+def test_a_passed_socket_that_does_not_listen_for_streams_is_one_clear_line(tmp_path):
+    with socket.socket(type=socket.SOCK_DGRAM) as udp, (tmp_path / "file").open("w") as file:
+        for each in (udp, file):
+            line = refused([each], "cache")
+            assert (
+                'descriptor 3, named "cache", is not a stream socket that listens on TCP or on a path' in line
+            )
+    with socket.socket() as silent:
+        assert 'the socket named "cache" does not listen for streams' in refused([silent], "cache")
+
+
+def refused(sockets, names, **variables):
+    """Return the one line of a proxy that does not start with these sockets."""
+    options = passing(sockets, names, **variables)
+    command = [*options.pop("command"), "proxy", "--server", "127.0.0.1:1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False, **options)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1, done
+    return done.stderr
+
+
 def test_a_successor_takes_over_the_sockets(tmp_path):
     control = tmp_path / "control"
     with backend() as servers, ExitStack() as processes:

@@ -3,6 +3,8 @@
 
 #![allow(clippy::print_stdout, reason = "a program reports on standard output; the libraries do not")]
 
+#[cfg(feature = "proxy")]
+mod activation;
 #[cfg(feature = "cache")]
 mod cache_command;
 #[cfg(feature = "load")]

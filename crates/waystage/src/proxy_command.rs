@@ -9,8 +9,9 @@ mod serving;
 mod source;
 mod summary;
 
+use crate::activation::activated;
 use crate::ready::announce;
-use crate::transport_arguments::{TransportArguments, activated};
+use crate::transport_arguments::TransportArguments;
 use clap::{Args, Subcommand};
 use flags::{PoolFlags, ProxyFlags};
 use proxy::{Config, Discipline};

@@ -1,12 +1,9 @@
-//! The arguments of `waystage proxy` for name resolution, restarts and TLS, and the listening sockets that the service
-//! manager passes.
+//! The arguments of `waystage proxy` for name resolution, restarts and TLS.
 
 use clap::Args;
-use listenfd::ListenFd;
 use net::Inherited;
 use proxy::ProxyFile;
 use quantity::duration;
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -75,25 +72,4 @@ impl TransportArguments {
             ..ProxyFile::default()
         }
     }
-}
-
-/// The sockets that the service manager has opened for this process: LISTEN_FDS, LISTEN_PID and LISTEN_FDNAMES.
-pub(crate) fn activated() -> Result<Vec<Inherited>, String> {
-    let mut passed = ListenFd::from_env();
-    let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
-    let mut names = names.split(':');
-    let mut sockets = Vec::new();
-    for index in 0..passed.len() {
-        let name = names.next().filter(|name| !name.is_empty()).unwrap_or("unknown").to_string();
-        let tcp = passed.take_tcp_listener(index).ok().flatten().map(OwnedFd::from);
-        let socket = match tcp {
-            Some(socket) => socket,
-            None => match passed.take_unix_listener(index) {
-                Ok(Some(socket)) => socket.into(),
-                _ => return Err(format!("LISTEN_FDS: the socket named {name:?} is neither TCP nor a unix stream")),
-            },
-        };
-        sockets.push(Inherited { name, owns_file: false, socket });
-    }
-    Ok(sockets)
 }
