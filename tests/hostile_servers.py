@@ -8,7 +8,11 @@ import socket
 import struct
 import threading
 import time
+from contextlib import suppress
+from itertools import pairwise
 
+# The most values that a server keeps.
+STORED_MAX = 1000
 GARBAGE = [
     *(
         b"HELLO\r\n",
@@ -91,6 +95,10 @@ class Connection:
             )
         if name == b"set":
             store[words[1]] = words[-1]
+            # A long run stores gigabytes.
+            with suppress(KeyError, StopIteration, RuntimeError):
+                while len(store) > STORED_MAX:
+                    del store[next(iter(store))]
             return b"STORED\r\n"
         if name == b"delete":
             return b"DELETED\r\n" if store.pop(words[1], None) else b"NOT_FOUND\r\n"
@@ -115,6 +123,20 @@ class Connection:
         for byte in reply[:200]:
             self.stream.sendall(bytes([byte]))
         self.stream.sendall(reply[200:])
+
+    def pieces(self, words):
+        """Send the reply in a few pieces that end anywhere, also within the line end of a value."""
+        reply = self.reply(words)
+        ends = sorted(self.source.randrange(len(reply)) for _ in range(self.source.randrange(1, 8)))
+        for start, end in pairwise([0, *ends, max(len(reply) - 6, *ends), len(reply)]):
+            self.stream.sendall(reply[start:end])
+            time.sleep(self.source.choice([0, 0.001, 0.01]))
+
+    def error_within(self, words):
+        """Send an error within the reply, as a server without memory does, and then the rest."""
+        reply = self.reply(words)
+        at = self.source.randrange(len(reply))
+        self.stream.sendall(reply[:at] + b"SERVER_ERROR out of memory writing get response\r\n" + reply[at:])
 
     def garbage(self, _):
         """Answer with something that is no reply."""
@@ -170,6 +192,8 @@ class Connection:
 MOODS = [
     Connection.late,
     Connection.split,
+    Connection.pieces,
+    Connection.error_within,
     Connection.garbage,
     Connection.close_in_the_middle,
     Connection.other_key,
