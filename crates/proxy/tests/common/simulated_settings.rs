@@ -136,6 +136,8 @@ fn dispatch(file: &mut ProxyFile, is_shared: bool, loops: usize, has_all: bool, 
         DispatchConfig::Pipelined => return,
         DispatchConfig::PerBackend => {
             (file.readers, file.writers) = (Some(slots), Some(loops + random.below(2)));
+            let polls = [None, None, Some(Duration::from_millis(1)), Some(Duration::from_millis(20))];
+            file.fault_write_poll = random.choose(&polls);
         }
         DispatchConfig::Shared => {
             let all = [MultiGet::ByKey, MultiGet::Sharded, MultiGet::Whole];

@@ -89,8 +89,9 @@ impl WritePoll {
     }
 }
 
+/// How many replies to a write are missing. A write that failed may have left the table of jobs, even if its number is in use again.
 fn missing_replies(jobs: &mut Jobs, id: JobId) -> usize {
-    jobs.get(id).legs().iter().filter(|leg| !leg.answered.is_set()).count()
+    jobs.find(id).map_or(0, |job| job.legs().iter().filter(|leg| !leg.answered.is_set()).count())
 }
 
 /// The end of the poll that an idle writer is in, if it has polled again and again since then. Its first poll begins with its first
