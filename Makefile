@@ -11,6 +11,7 @@ WAYSTAGE := target/release/waystage
 # Rust programs that only lint needs, built without optimisation: building is what takes time, not running.
 TOOLS := .tools
 CARGO_DENY := $(TOOLS)/cargo-deny-0.20.2/bin/cargo-deny
+LINE := $(TOOLS)/line-solver-3.0.8.0/bin/python
 CARGO_MACHETE := $(TOOLS)/cargo-machete-0.9.2/bin/cargo-machete
 
 help: ## Show this list
@@ -59,9 +60,10 @@ advisories: $(READY) $(CARGO_DENY) ## Check the pinned packages for known vulner
 bench: bench-models bench-load ## What the proxy and its stamps cost, what the load generator costs, and how fast the models are, side by side, interleaved (several minutes)
 	$(VENV)/bin/waylab run experiments/overhead.toml
 
-bench-models: build $(READY) ## How fast the models are, beside GNU Octave's queueing (if it is there) and Ciw
+bench-models: build $(READY) $(LINE) ## How fast and how exact the models are, beside GNU Octave's queueing (if it is there), Ciw and LINE 3 (half an hour)
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[bench]'
 	$(VENV)/bin/python tests/speed/models.py
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(VENV)/bin/python tests/speed/layered_models.py --line $(LINE)
 
 bench-load: build $(READY) ## What the load generator costs beside memcached, and how late it is (seven minutes, on an idle machine)
 	$(VENV)/bin/python tests/speed/load.py
@@ -76,8 +78,8 @@ bench-messages: build $(READY) ## The message service beside pgmq, beanstalkd an
 calibrate: build $(READY) ## The lab against a server whose truth is known (several minutes)
 	$(VENV)/bin/waylab run experiments/calibrate.toml
 
-pictures: $(READY) ## Draw the README's pictures for light and dark pages; RUN=results/TIME-demo takes the data of that run
-	$(VENV)/bin/python docs/images/draw.py $(RUN)
+pictures: $(READY) ## Draw the pictures of the pages, light and dark; RUN=results/TIME-demo and PREDICT=results/TIME-predict take the data of these runs
+	$(VENV)/bin/python docs/images/draw.py $(if $(RUN),--demo $(RUN)) $(if $(PREDICT),--predict $(PREDICT))
 
 # The specifications need root for emulated hosts, and an idle machine: their gates reject trials beside other programs.
 studies: build $(READY) ## Measure the published studies and write docs/field-results again, STUDIES="c18 d15" (2.5 hours, as root)
@@ -85,6 +87,11 @@ studies: build $(READY) ## Measure the published studies and write docs/field-re
 
 build: ## The program waystage, optimised
 	cargo build --release --locked
+
+# A peer of bench-models only. LINE pins other versions of our packages, so it has an environment of its own.
+$(LINE):
+	$(PYTHON) -m venv $(TOOLS)/line-solver-3.0.8.0
+	$@ -m pip install --quiet --disable-pip-version-check line-solver==3.0.8.0 || { rm -rf $(TOOLS)/line-solver-3.0.8.0; exit 1; }
 
 $(CARGO_DENY):
 	cargo install --quiet --locked --debug --root $(TOOLS)/cargo-deny-0.20.2 cargo-deny --version 0.20.2

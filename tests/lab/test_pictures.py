@@ -24,9 +24,12 @@ def test_the_pictures_are_those_that_the_command_draws(drawings):
         assert (IMAGES / name).read_text() == svg, f"{name} is not current: run make pictures"
 
 
-def test_the_readme_has_every_picture_for_light_and_for_dark_pages():
-    text = (ROOT / "README.md").read_text()
-    light = re.findall(r'<img src="([^"]+)"', text)
-    dark = re.findall(r'media="\(prefers-color-scheme: dark\)" srcset="([^"]+)"', text)
-    assert light and dark == [name.replace(".svg", "-dark.svg") for name in light]
-    assert {Path(name).name for name in [*light, *dark]} == {path.name for path in IMAGES.glob("*.svg")}
+def test_the_pages_have_every_picture_for_light_and_for_dark_readers():
+    shown = set()
+    for page in (ROOT / "README.md", ROOT / "docs/prediction.md"):
+        text = page.read_text()
+        light = re.findall(r'<img src="([^"]+)"', text)
+        dark = re.findall(r'media="\(prefers-color-scheme: dark\)" srcset="([^"]+)"', text)
+        assert light and dark == [name.replace(".svg", "-dark.svg") for name in light]
+        shown |= {(page.parent / name).resolve() for name in [*light, *dark]}
+    assert shown == set(IMAGES.glob("*.svg"))

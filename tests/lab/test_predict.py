@@ -1,6 +1,7 @@
 """Models compared with the measurement: when they apply, their predictions, and the reason when they do not apply."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -17,7 +18,9 @@ from synthetic import (
 )
 
 from waylab.analysis import analyse
+from waylab.errors import LabError
 from waylab.fit import fit_slots
+from waylab.fit.observations import observe
 from waylab.models import MM1, ClosedMMc
 from waylab.predict import predict, read_predictions
 from waylab.run import create_run
@@ -196,3 +199,13 @@ def test_a_run_without_a_usable_calibration_has_no_predictions(direct_run):
     analyse(direct_run)
     for entry in entries(predict(direct_run), "closed M/M/c//N with delay"):
         assert not entry.applies and "no trial was used" in entry.reason
+
+
+def test_a_run_that_is_given_twice_is_one_line(run_folder, tmp_path):
+    """Its trials would count twice, so that every interval would be too narrow; a copy is the same run."""
+    analyse(run_folder)
+    assert observe([run_folder])
+    copy = shutil.copytree(run_folder, tmp_path / "copy")
+    for other in (run_folder, copy):
+        with pytest.raises(LabError, match="is the same run as"):
+            observe([run_folder, other])

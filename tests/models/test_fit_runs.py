@@ -9,7 +9,7 @@ import pytest
 
 from waylab.cli.capacity import costs_of, goal_of
 from waylab.errors import LabError
-from waylab.fit.interface import RefusedFitError
+from waylab.fit.interface import Estimate, RefusedFitError
 from waylab.fit.layered import LayeredModel
 from waylab.fit.layered.network import Centre, CycleNetwork, solve_cycles
 from waylab.fit.observations import (
@@ -234,12 +234,22 @@ def known_fit():
     return fit_runs(known, models=[LayeredModel()])
 
 
+def test_the_parts_of_an_explanation_add_up_to_the_blended_prediction(known_fit, monkeypatch):
+    """The response time of the choice is not that of the layered model alone."""
+    layered = known_fit.predict(settings(8, 3))
+    blended = dataclasses.replace(layered, response_s=Estimate(1.5 * layered.response_s.value))
+    monkeypatch.setattr(type(known_fit), "predict", lambda *_: blended)
+    found = explain_run(known_fit, settings(8, 3))
+    assert sum(part.time_s for part in found.parts) == pytest.approx(blended.response_s.value)
+
+
 def test_the_explanation_names_the_known_bottleneck(known_fit):
     found = explain_run(known_fit, settings(32, 1))
     assert found.limits[0].name == "backends"
     assert found.limits[0].throughput_per_s == pytest.approx(1 / BACKEND_S, rel=0.06)
     assert found.parts[0].name == "backends"
     assert sum(part.share for part in found.parts) == pytest.approx(1)
+    assert sum(part.time_s for part in found.parts) == pytest.approx(found.prediction.response_s.value)
     assert found.gains[0].change == "one more server (2)"
     # The proxy is next: 1 / 20 us against 1 / 30 us.
     assert found.gains[0].throughput.value == pytest.approx(1.45, abs=0.1)
@@ -273,6 +283,11 @@ def test_a_wrong_cost_is_one_line(text: str):
 def test_a_folder_that_is_no_run_is_one_line(tmp_path: Path):
     with pytest.raises(LabError):
         observe([tmp_path])
+
+
+def test_a_rate_beyond_everything_is_refused_without_a_warning(known_fit):
+    with pytest.raises(RefusedFitError):
+        known_fit.layered.predict(settings(8, 3, rate_per_s=1e300))
 
 
 def test_a_prediction_comes_true_if_as_many_are_inside_as_promised():

@@ -297,7 +297,7 @@ def _open(batch: _Batch, slower: Array) -> _Means:
     for _ in range(_SEARCHES):
         middle = (low + high) / 2
         load = rate * batch.visits * visit_s(np.exp(middle)) / batch.queues
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", over="ignore"):
             need = np.where(load < 1, np.log(batch.queues * load / np.maximum(1 - load, 1e-300)), np.inf)
         more = need > middle
         low, high = np.where(more, middle, low), np.where(more, high, middle)

@@ -55,12 +55,19 @@ def observe(directories: Sequence[Path]) -> list[TrialObservation]:
     """Read the trials of run folders, one row for each; those that failed a gate carry the reason.
 
     Raises:
-        LabError: for a folder that is no analysed run.
+        LabError: for a folder that is no analysed run, or one that is given twice: its trials would count twice.
     """
     found: list[TrialObservation] = []
+    seen: dict[tuple[object, ...], Path] = {}
     for directory in directories:
         run, analysis = read_run(directory), read_analysis(directory)
         planned = {one.id: one for one in run.plan}
+        # A copy of a run folder has another path, but the same trials.
+        trials = ((one.id, one.numbers.throughput_per_s if one.numbers else None) for one in analysis.trials)
+        key = (run.created_utc, *trials)
+        if key in seen:
+            raise LabError(f"{directory}: is the same run as {seen[key]}; give it once")
+        seen[key] = directory
         for trial in analysis.trials:
             if trial.numbers is not None:
                 found.append(_observation(directory.name, run, planned[trial.id], trial, trial.numbers))

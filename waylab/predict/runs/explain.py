@@ -76,7 +76,7 @@ def explain_run(fitted: FittedChosen, settings: ModelSettings) -> Explanation:
     prediction = fitted.predict(settings)
     return Explanation(
         prediction,
-        _parts(layered, settings),
+        _parts(layered, settings, prediction.response_s.value),
         _limits(layered, settings),
         _knee(layered, settings),
         _gains(layered, settings),
@@ -84,7 +84,8 @@ def explain_run(fitted: FittedChosen, settings: ModelSettings) -> Explanation:
     )
 
 
-def _parts(layered: FittedLayered, settings: ModelSettings) -> list[TimePart]:
+def _parts(layered: FittedLayered, settings: ModelSettings, mean_s: float) -> list[TimePart]:
+    """Shares of the layered model, in times that add up to the predicted mean response time."""
     network = layered.network(settings)
     found = layered.solve([settings])
     rate, response_s = float(found.throughput_per_s[0]), float(found.response_s[0])
@@ -96,7 +97,7 @@ def _parts(layered: FittedLayered, settings: ModelSettings) -> list[TimePart]:
         times["waiting for a slot"] = waiting_s
     times["outside of all programs"] = max(0.0, response_s - sum(times.values()))
     total = sum(times.values())
-    parts = [TimePart(name, time_s * response_s / total, time_s / total) for name, time_s in times.items()]
+    parts = [TimePart(name, mean_s * time_s / total, time_s / total) for name, time_s in times.items()]
     return sorted(parts, key=lambda one: -one.time_s)
 
 
