@@ -82,6 +82,8 @@ impl Overlap {
         match discipline {
             Discipline::Pipelined if only_primaries_are_read => Overlap::All,
             Discipline::Pipelined => Overlap::SameAccess { on_one_connection: true },
+            // A write of several keys waits for one of their writers, and could be overtaken by a write that waits for another.
+            Discipline::PerBackend { fault_write_poll: Some(_), .. } => Overlap::Reads,
             Discipline::PerBackend { .. } => Overlap::SameAccess { on_one_connection: false },
             Discipline::Shared { .. } => Overlap::Reads,
         }
@@ -104,9 +106,10 @@ impl Overlap {
     pub(crate) fn waits_for_late_writes(self, next: Access) -> bool {
         match self {
             _ if next == Access::BulkRead => true,
-            Overlap::SameAccess { on_one_connection: false } => next == Access::Read,
-            // One connection keeps them in order, or every write waits for all replicas (`shared`).
-            Overlap::All | Overlap::SameAccess { on_one_connection: true } | Overlap::Reads => false,
+            // With `shared`, every write waits for all replicas anyway.
+            Overlap::SameAccess { on_one_connection: false } | Overlap::Reads => next == Access::Read,
+            // One connection keeps them in order.
+            Overlap::All | Overlap::SameAccess { on_one_connection: true } => false,
         }
     }
 }
@@ -210,7 +213,7 @@ mod tests {
         assert_eq!(waits(Overlap::All), [false; 3]);
         assert_eq!(waits(Overlap::SameAccess { on_one_connection: true }), [false; 3]);
         assert_eq!(waits(Overlap::SameAccess { on_one_connection: false }), [true, false, false]);
-        assert_eq!(waits(Overlap::Reads), [false; 3]);
+        assert_eq!(waits(Overlap::Reads), [true, false, false]);
         assert!(Overlap::Reads.allows(write, local) && Overlap::Reads.allows(local, write));
     }
 }
