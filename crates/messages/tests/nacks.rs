@@ -120,6 +120,46 @@ fn a_nack_that_fails_later_fails_alone() {
     running.stop().unwrap();
 }
 
+/// The database refuses to move a message, because another program has changed the tables. Others of the same batch are moved.
+#[test]
+fn a_message_that_cannot_be_moved_does_not_fail_others() {
+    let Some(database) = Database::start() else { return };
+    let running = serve(&Config { dispatch: DispatchConfig::Fused { lanes: 1 }, ..database.config() });
+    let address = running.address();
+    let mut client = Client::connect(address, "alice");
+    let jobs = ["bad", "good"].map(|queue| {
+        make(&mut client, queue, "");
+        client.send(&format!("/v1/queues/{queue}/messages"), "work");
+        receive(&mut client, queue, "lease=1h")
+    });
+    make(&mut client, "empty", "");
+    database.run(
+        "INSERT INTO message (id, queue_id, receiver, sender, body) SELECT id, queue_id, receiver, sender, 'twin' FROM invisible_message
+         WHERE queue_id = (SELECT id FROM queue WHERE name = 'bad')",
+    );
+    let ask =
+        |path: String| std::thread::spawn(move || Client::connect(address, "alice").ask("POST", &path, "").status);
+    // A pop waits for this lock, so the requests that follow wait for the lane and are one batch.
+    let together = |paths: [String; 2]| {
+        let blocker = Session::connect(&database);
+        blocker.run("BEGIN; LOCK TABLE message");
+        let pop = ask("/v1/queues/empty/messages:pop".into());
+        database.becomes_zero(
+            "SELECT (NOT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'))::integer::bigint",
+        );
+        let asked = paths.map(ask);
+        std::thread::sleep(Duration::from_millis(300));
+        blocker.run("ROLLBACK");
+        assert_eq!(pop.join().unwrap(), 204);
+        asked.map(|thread| thread.join().unwrap())
+    };
+    let nacks = jobs.each_ref().map(|job| format!("/v1/leases/{}/nack", job.lease_token));
+    assert_eq!(together(nacks), [500, 204]);
+    let receives = ["bad", "good"].map(|queue| format!("/v1/queues/{queue}/messages:receive"));
+    assert_eq!(together(receives), [500, 200]);
+    running.stop().unwrap();
+}
+
 /// The queue's backoff and its dead-letter queue apply to nacks.
 #[test]
 fn a_backoff_or_the_last_attempt_keeps_a_nacked_message_away() {

@@ -47,17 +47,17 @@ fn is_pooler(error: &tokio_postgres::Error) -> bool {
     error.as_db_error().is_some_and(|reported| reported.message().starts_with("unsupported startup parameter"))
 }
 
+/// Whether the rows of the statement caused the error, not the connection, the server's state or a lock. Other rows may then succeed.
+pub(crate) fn is_about_rows(error: &tokio_postgres::Error) -> bool {
+    // Connection, transaction state, serialization, resources, locks, operator, system: in this order.
+    const OTHER_CLASSES: [&str; 7] = ["08", "25", "40", "53", "55", "57", "58"];
+    error.code().is_some_and(|code| !OTHER_CLASSES.iter().any(|class| code.code().starts_with(class)))
+}
+
 impl DatabaseError {
-    /// Whether the rows of the statement caused the error, not the connection, the server's state or a lock. Other rows may then succeed.
+    /// Whether the rows of the statement caused the error.
     pub(crate) fn is_about_rows(&self) -> bool {
-        // Connection, transaction state, serialization, resources, locks, operator, system: in this order.
-        const OTHER_CLASSES: [&str; 7] = ["08", "25", "40", "53", "55", "57", "58"];
-        match self {
-            DatabaseError::Postgres(error) => {
-                error.code().is_some_and(|code| !OTHER_CLASSES.iter().any(|class| code.code().starts_with(class)))
-            }
-            _ => false,
-        }
+        matches!(self, DatabaseError::Postgres(error) if is_about_rows(error))
     }
 
     /// The error of a failed attempt to connect.

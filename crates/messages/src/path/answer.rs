@@ -2,7 +2,7 @@
 //! pipelined, and the server runs them one after the other.
 
 use crate::database::connection::DatabaseSession;
-use crate::database::error::one_line;
+use crate::database::error::{is_about_rows, one_line};
 use crate::database::low_water::{LowWaterMarks, StartIds};
 use crate::path::batch::{FetchJobs, JobBatch, distribute};
 use crate::path::failure::Failure;
@@ -178,8 +178,15 @@ impl Worker<'_> {
                 (_, None) => job.end(Err(Failure::LeaseExpired)),
             }
         }
-        if let Some(error) = error {
-            self.fail(undecided, &error);
+        match error {
+            // One message that the database refuses to move must not fail the others.
+            Some(error) if undecided.len() > 1 && is_about_rows(&error) => {
+                for job in undecided {
+                    Box::pin(self.apply_lease_action(action, vec![job])).await;
+                }
+            }
+            Some(error) => self.fail(undecided, &error),
+            None => {}
         }
     }
 
@@ -200,6 +207,14 @@ impl Worker<'_> {
             self.stamp(jobs.iter_mut().flatten(), sent);
             let all = match outcome {
                 Ok(all) => all,
+                Err(error) if jobs.len() > 1 && is_about_rows(&error) => {
+                    for jobs in jobs {
+                        let mut alone = FetchJobs::default();
+                        jobs.into_iter().for_each(|job| alone.push(job));
+                        Box::pin(self.take(alone, taking)).await;
+                    }
+                    return;
+                }
                 Err(error) => return self.fail(jobs.into_iter().flatten(), &error),
             };
             fetches = FetchJobs::default();
