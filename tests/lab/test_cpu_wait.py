@@ -75,7 +75,7 @@ def test_the_share_of_other_programs_does_not_judge_hosts_at_a_time_scale():
     assert _foreign(0.9, 0.2, LinkUse()).passed is False
     hosts = LinkUse(waited_share={"client": 0.0}, throttled_share={"client": 0.1})
     gate = _foreign(0.9, 0.2, hosts)
-    assert gate.passed is None and "0.900 of the machine" in gate.text
+    assert gate.passed is None and "90 % of the machine" in gate.text
     assert _foreign(None, 0.2, hosts).passed is False, "what was not measured is still an error"
     assert _foreign(-0.5, 0.2, hosts).passed is False
 
@@ -86,7 +86,7 @@ def test_hosts_that_their_quota_limits_need_a_quiet_machine():
     gate = _foreign(0.9, 0.2, hosts)
     assert (
         not gate.passed
-        and "while proxy was limited by its CPU quota (40 % of the time), limit 0.2" in gate.text
+        and "while proxy was limited by its CPU quota (40 % of the time), limit 20 %" in gate.text
     )
     assert _foreign(0.1, 0.2, hosts).passed
 

@@ -69,7 +69,7 @@ def test_a_gate_that_every_trial_failed_has_one_example(reported):
     changed = dataclasses.replace(content, analysis=replace(content.analysis, trials=trials, trials_used=0))
     (line,) = (line.text for line in reliance(changed) if "failed" in line.text)
     assert line.startswith(
-        "All 12 trials failed \u201csteal time, of the machine\u201d, for example block 1 with "
+        "All 12 trials failed \u201csteal time (share of the machine)\u201d, for example block 1 with "
     )
     assert line.endswith("(50 %, required < 10 %).")
 
@@ -137,7 +137,7 @@ def test_a_loosened_limit_stands_beside_the_usual_one(reported):
     gates = replace(content.spec.gates, steal_max=0.3, loosened=["steal_max"], usual={"steal_max": 0.1})
     changed = dataclasses.replace(content, run=replace(content.run, spec=replace(content.spec, gates=gates)))
     lines = [line.text for line in reliance(changed) if line.text.startswith("Loosened")]
-    assert "steal time, of the machine, limit 30 % instead of the usual 10 %" in lines[0]
+    assert "steal time (share of the machine), limit 30 % instead of the usual 10 %" in lines[0]
     assert "<b>loosened</b>, usually &lt; 10 %" in gate_limits_table(changed)
 
 

@@ -199,7 +199,8 @@ def test_a_report_never_says_that_loosened_gates_were_passed_as_they_are(spec_pa
     for planned in read_run(directory).plan:
         write_trial(directory, planned, Truth())
     assert analyse(directory).facts[0] == (
-        "12 of 12 trials passed the gates, loosened: steal_max 0.3 instead of 0.1, verification off."
+        "12 of 12 trials passed the gates, loosened: steal time < 30 % instead of < 10 %; "
+        "values that were wrong, torn, stale or unexpected (switched off)."
     )
     limits = read_run(directory).spec.gates
     assert replace(limits, loosened=[]).passed == "passed every gate"

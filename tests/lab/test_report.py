@@ -13,13 +13,13 @@ from waylab.analysis.across.intervals import share
 from waylab.predict import predict
 from waylab.report import write_report
 from waylab.report.page.content import read_content
-from waylab.report.page.gates import has_words
 from waylab.report.page.numbers import signed_percent_text
 from waylab.report.tables.limits import utilisation_table
 from waylab.report.tables.result import operations_table, results_table
 from waylab.report.tables.table import filled
 from waylab.report.tables.trust import conditions_table, failed_trials, within_table
 from waylab.runfolder.files import read_run
+from waylab.runfolder.gate_words import has_words
 
 FIGURES = [
     "both-views",
@@ -98,10 +98,10 @@ def test_every_gate_has_words(reported):
 
 def test_gates_are_words_with_units_and_limits(reported):
     text = Page((reported / "report.html").read_text()).text
-    assert "CPU time of other programs, of the machine< 20 %" in text
-    assert "keys found, of the keys read≥ 99.9 %100 %" in text
+    assert "CPU time of other programs (share of the machine)< 20 %" in text
+    assert "keys found (share of the keys read)≥ 99.9 %100 %" in text
     # A gate that does not apply to this load is in no table.
-    assert "requests answered, of those due in an open loop" not in text
+    assert "requests answered (share of those due in an open loop)" not in text
 
 
 def test_the_page_loads_nothing(reported):
@@ -176,7 +176,7 @@ def test_failed_trials_are_prominent(run_folder, monkeypatch):
     text = Page(write_report(run_folder).read_text()).text
     assert "11 of 12 trials passed every gate" in text
     assert "These trials are not used in any aggregate" in text and planned.id in text
-    assert "0.950 of one core for each thread of the load, limit 0.8" in text
+    assert "95 % of one core for each thread of the load, limit 80 %" in text
 
 
 def test_trials_that_ran_again_are_named_with_the_reasons(reported):
@@ -186,7 +186,7 @@ def test_trials_that_ran_again_are_named_with_the_reasons(reported):
     again = replace(content.analysis, trials=[replace(first, refused=["steal: <0.5>", "steal: 0.4"]), *rest])
     text = failed_trials(dataclasses.replace(content, analysis=again))
     assert "disturbed the machine: 1</summary>" in text and f"<b>{first.id}</b>" in text
-    assert "steal: &lt;0.5&gt;; then steal: 0.4" in text
+    assert "steal time: &lt;0.5&gt;; then steal time: 0.4" in text
 
 
 def test_a_factor_with_one_level_is_in_no_name(reported):

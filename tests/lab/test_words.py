@@ -6,6 +6,7 @@ import pytest
 
 from waylab.analysis.across.answer.machine_load import busy_machine
 from waylab.report.figures.figure import LOG, quantity_axis
+from waylab.runfolder.gate_words import reasons_words
 from waylab.runfolder.words import labels_text, level_text, levels_text, pooled_text
 
 
@@ -65,3 +66,12 @@ def test_an_axis_is_logarithmic_from_a_decade_on_and_says_so():
     assert wide["title"] == f"time (ms, {LOG})" and wide["scale"]["type"] == "log"
     # Zero and negative values cannot be shown on a logarithmic axis.
     assert quantity_axis("y:Q", "time", "ms", [{"y": 0.0}, {"y": 11.0}], "y").to_dict()["scale"]["zero"]
+
+
+def test_the_reasons_of_a_trial_name_gates_in_words():
+    reasons = ["steal: 40 % of the machine is steal time, limit 10 %", "complete: proxy: ended with 1"]
+    assert reasons_words(reasons) == (
+        "steal time: 40 % of the machine is steal time, limit 10 %; "
+        "all programs started, stopped in order and left their files: proxy: ended with 1"
+    )
+    assert reasons_words(["the folder of the trial is missing"]) == "the folder of the trial is missing"

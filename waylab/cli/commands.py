@@ -18,6 +18,7 @@ from waylab.plan import Plan, make_plan
 from waylab.predict import check_models, predict
 from waylab.report import show_run, write_report
 from waylab.run import Campaign, Step, create_run, resume_run, unfinished_runs
+from waylab.runfolder.gate_words import reasons_words
 from waylab.runfolder.stopping import BlockDecision
 from waylab.spec import FULL, Spec, read_spec
 from waylab.testbed import Machine, check_requirements
@@ -57,7 +58,7 @@ def run_campaign(campaign: Campaign, console: Console, interrupt: Interrupt, rep
     def judged(trial_id: str) -> tuple[bool, str, str]:
         trial = judge.trial(trial_id, anew=True)
         headline = f"{trial.numbers.throughput_per_s:,.0f} requests/s" if trial.numbers else ""
-        return trial.used, headline, "; ".join(trial.reasons)
+        return trial.used, headline, reasons_words(trial.reasons)
 
     with Progress(console, len(campaign.plan.trials), judged) as progress:
 

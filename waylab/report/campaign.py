@@ -17,6 +17,7 @@ from waylab.report.page.offline import document
 from waylab.report.tables.table import table
 from waylab.runfolder import paths
 from waylab.runfolder.files import write_bytes
+from waylab.runfolder.gate_words import gate_name
 
 # The main figure of a run: the first of these that it has.
 _MAIN = ("throughput", "response-mean", "factorial-effects", "trace-throughput", "comparisons")
@@ -104,7 +105,9 @@ def _section(part: _Part, number: int, base: Path) -> str:
     if len(facts) > _FACTS_MAX:
         items += "<li>… and more in its report.</li>"
     failed = [trial for trial in content.analysis.trials if not trial.used]
-    reasons = list(dict.fromkeys(reason.split(":")[0] for trial in failed for reason in trial.reasons))
+    reasons = list(
+        dict.fromkeys(gate_name(reason.partition(":")[0]) for trial in failed for reason in trial.reasons)
+    )
     gates = (
         f'<p class="fail">Trials that are not used failed: {escape(", ".join(reasons))}.</p>'
         if failed

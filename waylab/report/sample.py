@@ -16,6 +16,7 @@ from waylab.report.write import write_report
 from waylab.runfolder import paths
 from waylab.runfolder.analysis import FindingResult
 from waylab.runfolder.files import write_bytes
+from waylab.runfolder.gate_words import reasons_words
 
 FIGURES_MAX = 4
 """At most this many figures of one run: those on which most of its findings are decided."""
@@ -109,7 +110,7 @@ def _section(content: Content, figures: Mapping[str, str]) -> list[str]:
     ]
     failed = [trial for trial in analysis.trials if not trial.used]
     if failed:
-        lines += [f"- {trial.id}: {_plain('; '.join(trial.reasons))}" for trial in failed[:_FACTS_MAX]]
+        lines += [f"- {trial.id}: {_plain(reasons_words(trial.reasons))}" for trial in failed[:_FACTS_MAX]]
         lines.append("")
     for stem, path in figures.items():
         lines += [f"![{stem}]({path})", ""]

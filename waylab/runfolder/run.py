@@ -6,6 +6,7 @@ from typing import Any
 from msgspec import Struct, convert, field
 from msgspec.structs import replace
 
+from waylab.runfolder.gate_words import gate_limit, gate_name, limit_gate
 from waylab.runfolder.rules import RefutationRule
 
 # Settings by name as the specification has them, nested; a system of the user's own has settings of its own.
@@ -66,14 +67,19 @@ class GateLimits(Struct, frozen=True, kw_only=True):
         """What a trial that is used did, in words: it passed every gate, or the gates as loosened."""
         if not self.loosened:
             return "passed every gate"
-        return f"passed the gates, loosened: {', '.join(map(self._limit, self.loosened))}"
+        return f"passed the gates, loosened: {'; '.join(self.loosened_limits)}"
+
+    @property
+    def loosened_limits(self) -> list[str]:
+        """Every limit that is looser than its default, with its unit, beside the default."""
+        return [self._limit(name) for name in self.loosened]
 
     def _limit(self, name: str) -> str:
-        value = getattr(self, name)
+        value, gate = getattr(self, name), limit_gate(name)
         if isinstance(value, bool):
-            return f"{name} off"
-        usual = f" instead of {self.usual[name]:g}" if name in self.usual else ""
-        return f"{name} {value:g}{usual}"
+            return f"{gate_name(gate)} (switched off)"
+        usual = f" instead of {gate_limit(gate, self.usual[name])}" if name in self.usual else ""
+        return f"{gate_name(gate)} {gate_limit(gate, value)}{usual}"
 
 
 class AnnouncedComparison(Struct, frozen=True, kw_only=True):

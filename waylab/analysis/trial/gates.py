@@ -108,10 +108,14 @@ def _gate(
     return Gate(name=name, passed=passed, value=value, limit=limit, text=text)
 
 
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"
+
+
 def _below(name: str, value: float | None, limit: float, what: str) -> Gate:
     if value is None:
         return _gate(name, False, "was not measured", None, limit)
-    return _gate(name, value < limit, f"{value:.3f} {what}, limit {limit:g}", value, limit)
+    return _gate(name, value < limit, f"{_percent(value)} {what}, limit {_percent(limit)}", value, limit)
 
 
 def _foreign(share: float | None, limit: float, hosts: LinkUse) -> Gate:
@@ -124,10 +128,12 @@ def _foreign(share: float | None, limit: float, hosts: LinkUse) -> Gate:
                 f"({100 * stopped:.0f} % of the time)"
             )
             return _below("foreign_cpu", share, limit, what)
-        text = f"does not apply, because no CPU quota was the limit; {share:.3f} of the machine for other programs"
+        text = "does not apply, because no CPU quota was the limit; "
+        text += f"{_percent(share)} of the machine for other programs"
         return _gate("foreign_cpu", None, text, share, limit)
     if share is not None and share < 0:
-        text = f"{share:.3f} of the machine for other programs is impossible: the machine's CPU time is less than ours"
+        text = f"{_percent(share)} of the machine for other programs is impossible: "
+        text += "the machine's CPU time is less than ours"
         return _gate("foreign_cpu", False, text, share, limit)
     return _below("foreign_cpu", share, limit, "of the machine for other programs")
 
@@ -191,7 +197,7 @@ def _hit_ratio(value: float | None, limit: float, applies: bool) -> Gate:
     return _gate(
         "hit_ratio",
         value >= limit,
-        f"{value:.5f} of the keys read were found, at least {limit:g}",
+        f"{100 * value:.5g} % of the keys read were found, at least {_percent(limit)}",
         value,
         limit,
     )

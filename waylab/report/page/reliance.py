@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from waylab.report.page.content import Content
-from waylab.report.page.gates import gate_limit, gate_value, gate_words
 from waylab.report.page.laws import law_words
 from waylab.report.page.numbers import percent_text, signed_percent_text
+from waylab.runfolder.gate_words import gate_limit, gate_value, gate_words, limit_gate
 from waylab.runfolder.trial_numbers import Gate
 
 _GATES_MAX = 4
@@ -76,7 +76,7 @@ def _loosened(content: Content) -> list[Reliance]:
     gates = content.spec.gates
     parts = []
     for name in gates.loosened:
-        stem = name.removesuffix("_max").removesuffix("_min")
+        stem = limit_gate(name)
         limit = getattr(gates, name)
         found = [
             gate.value

@@ -159,11 +159,7 @@ def threats(content: Content) -> str:
             "views."
         )
     if gates.loosened:
-        limits = ", ".join(
-            f"{escape(name)} = {shown(getattr(gates, name))}"
-            + (f" (default {shown(gates.usual[name])})" if name in gates.usual else "")
-            for name in gates.loosened
-        )
+        limits = escape("; ".join(gates.loosened_limits))
         known.append(f"Gates looser than the default: {limits}. Reason given: {escape(gates.reason)}")
     if not content.analysis.complete:
         known.append("The run is not finished: some trials of the plan have not been run.")

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from html import escape
 
 from waylab.report.page.content import Content
-from waylab.report.page.gates import gate_limit, gate_value, gate_words, is_lower_limit
 from waylab.report.page.laws import law_words
 from waylab.report.page.numbers import (
     NONE,
@@ -17,6 +16,14 @@ from waylab.report.page.numbers import (
     time_text,
 )
 from waylab.report.tables.table import table
+from waylab.runfolder.gate_words import (
+    gate_limit,
+    gate_value,
+    gate_words,
+    is_lower_limit,
+    limit_gate,
+    reasons_words,
+)
 from waylab.runfolder.numbers import WorstLaw
 from waylab.runfolder.run import GateLimits
 from waylab.runfolder.trial_numbers import Gate, WithinPercentile, WithinTrial
@@ -49,7 +56,7 @@ def gate_limits_table(content: Content) -> str:
             if gate.passed is not None:
                 gates.setdefault(gate.name, []).append(gate)
     gates_of = content.spec.gates
-    loosened = {name.removesuffix("_max").removesuffix("_min"): name for name in gates_of.loosened}
+    loosened = {limit_gate(name): name for name in gates_of.loosened}
     rows = []
     for name, found in gates.items():
         failed = sum(gate.passed is False for gate in found)
@@ -94,7 +101,7 @@ def failed_trials(content: Content) -> str:
     again = _measured_again(content)
     if not failed:
         return f'<p class="good">Every trial {escape(content.spec.gates.passed)}.</p>{again}'
-    items = "".join(f"<li><b>{escape(t.id)}</b>: {escape('; '.join(t.reasons))}</li>" for t in failed)
+    items = "".join(f"<li><b>{escape(t.id)}</b>: {escape(reasons_words(t.reasons))}</li>" for t in failed)
     return f'<div class="bad"><p><b>These trials are not used in any aggregate:</b></p><ul>{items}</ul></div>{again}'
 
 
@@ -103,7 +110,10 @@ def _measured_again(content: Content) -> str:
     again = [trial for trial in content.analysis.trials if trial.refused]
     if not again:
         return ""
-    items = "".join(f"<li><b>{escape(t.id)}</b>: {escape('; then '.join(t.refused))}</li>" for t in again)
+    items = "".join(
+        f"<li><b>{escape(t.id)}</b>: {escape('; then '.join(reasons_words([one]) for one in t.refused))}</li>"
+        for t in again
+    )
     return (
         f"<details><summary>Measured again, because other programs disturbed the machine: {len(again)}"
         f"</summary><ul>{items}</ul></details>"
