@@ -104,7 +104,7 @@ def study(path, results, *options):
 
 
 def test_a_study_runs_resumes_and_lists_its_findings(fake, tmp_path, monkeypatch, capsys):
-    for module in ("block_rule", "study_runs"):
+    for module in ("block_rule", "study.runs"):
         monkeypatch.setattr(f"waylab.cli.{module}.disturbances", lambda found: [])
     finding = '\n[published]\nsource = "S"\n[[published.finding]]\ntext = "More clients | more work."\n'
     finding += 'metric = "throughput_per_s"\nof = { clients = 16 }\nto = { clients = 4 }\nexpect = "above"\n'
@@ -134,7 +134,7 @@ def test_a_study_runs_resumes_and_lists_its_findings(fake, tmp_path, monkeypatch
 
     # As if other programs had disturbed one trial.
     trial = next(path for path in sorted(before) if "first" in str(path)).parent.name
-    for module in ("block_rule", "study_runs"):
+    for module in ("block_rule", "study.runs"):
         monkeypatch.setattr(
             f"waylab.cli.{module}.disturbances",
             lambda found: ["steal: 0.5"] if found.id == trial and not found.refused else [],

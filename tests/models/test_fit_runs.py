@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from waylab.cli.capacity import costs_of, goal_of
+from waylab.cli.fit.capacity import costs_of, goal_of
 from waylab.errors import LabError
 from waylab.fit.interface import Estimate, RefusedFitError
 from waylab.fit.layered import LayeredModel

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, Never
 
 from waylab import __version__
-from waylab.cli.fit_arguments import add_fit_commands
+from waylab.cli.fit.arguments import add_fit_commands
 from waylab.cli.interrupt import Interrupt
 from waylab.cli.later import later
-from waylab.cli.model_arguments import add_model_command
+from waylab.cli.model.arguments import add_model_command
 from waylab.cli.report_arguments import add_report_commands
-from waylab.cli.validate_arguments import add_validate_command
+from waylab.cli.validate.arguments import add_validate_command
 from waylab.errors import LabError
 from waylab.run import InterruptedRunError
 from waylab.spec import FULL, QUICK, SCALES
@@ -207,7 +207,7 @@ def _add_study(parts: Any) -> None:
         help="parent of the study's folder [results]",
     )
     _add_scale(part)
-    part.set_defaults(command=later("waylab.cli.study", "run"))
+    part.set_defaults(command=later("waylab.cli.study.command", "run"))
 
 
 def _blocks(text: str) -> int:

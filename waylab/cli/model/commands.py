@@ -8,7 +8,7 @@ from functools import wraps
 
 from rich.console import Console
 
-from waylab.cli.model_values import clients_values, measured_runs, spread
+from waylab.cli.model.values import clients_values, measured_runs, spread
 from waylab.cli.patience import Patience
 from waylab.errors import LabError
 from waylab.models.elementary import MG1, MM1, MM1K, ClosedMMc, GGm, MMm, MMmK, Queue

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from waylab.cli.fit_commands import interval_text, rate_text, show_reasons, time_text, wide_console
+from waylab.cli.fit.commands import interval_text, rate_text, show_reasons, time_text, wide_console
 from waylab.cli.patience import Patience
 from waylab.errors import LabError
 from waylab.fit.observations import observe

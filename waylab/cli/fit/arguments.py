@@ -5,7 +5,7 @@ from typing import Any
 
 from waylab.cli.later import later
 
-_COMMANDS = "waylab.cli.fit_commands"
+_COMMANDS = "waylab.cli.fit.commands"
 
 
 def add_fit_commands(parts: Any) -> None:
@@ -42,7 +42,7 @@ def add_fit_commands(parts: Any) -> None:
     )
     _add_runs(explain)
     _add_set(explain)
-    explain.set_defaults(command=later("waylab.cli.explain", "explain"))
+    explain.set_defaults(command=later("waylab.cli.fit.explain", "explain"))
 
     capacity = parts.add_parser(
         "capacity",
@@ -68,7 +68,7 @@ def add_fit_commands(parts: Any) -> None:
         help="what one of each part costs, for example 'server=1 proxy=2'; only these are varied",
     )
     _add_set(capacity)
-    capacity.set_defaults(command=later("waylab.cli.capacity", "capacity"))
+    capacity.set_defaults(command=later("waylab.cli.fit.capacity", "capacity"))
 
 
 def _add_runs(part: Any) -> None:

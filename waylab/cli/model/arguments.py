@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from waylab.cli.later import later
-from waylab.cli.model_values import (
+from waylab.cli.model.values import (
     at_least_zero,
     demands_s,
     not_negative,
@@ -64,7 +64,7 @@ def add_model_command(parts: Any) -> None:
             "--plot", type=plot_file, metavar="FILE", help="write a picture: .svg, .png or .html"
         )
         part.add_argument("--dark", action="store_true", help="draw on a dark background")
-        part.set_defaults(command=later("waylab.cli.model_commands", name))
+        part.set_defaults(command=later("waylab.cli.model.commands", name))
 
 
 def _mm1(part: argparse.ArgumentParser) -> None:

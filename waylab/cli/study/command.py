@@ -11,7 +11,7 @@ from rich.table import Table
 
 from waylab.cli.block_rule import TrialJudge
 from waylab.cli.commands import conclude, minutes, run_campaign
-from waylab.cli.study_runs import Experiment, StudyRun, missing_run, read_experiment
+from waylab.cli.study.runs import Experiment, StudyRun, missing_run, read_experiment
 from waylab.report import ExperimentFindings, show_findings, write_findings, write_list
 from waylab.run import create_run, resume_run
 from waylab.runfolder import paths

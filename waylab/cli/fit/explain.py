@@ -9,7 +9,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from waylab.cli.fit_commands import (
+from waylab.cli.fit.commands import (
     changes_of,
     fitted_runs,
     prediction_as_dict,

@@ -10,8 +10,8 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from waylab.cli.fit_commands import changes_of, fitted_runs, time_text, wide_console
-from waylab.cli.model_values import time_s
+from waylab.cli.fit.commands import changes_of, fitted_runs, time_text, wide_console
+from waylab.cli.model.values import time_s
 from waylab.errors import LabError
 from waylab.fit.observations import base_settings, changed_settings, observe, usable
 from waylab.fit.observations.settings import ModelSettings, field_of

@@ -43,4 +43,4 @@ def add_validate_command(parts: Any) -> None:
         action="store_true",
         help="print a JSON array with one object for each held-out cell and model",
     )
-    part.set_defaults(command=later("waylab.cli.validate", "validate"))
+    part.set_defaults(command=later("waylab.cli.validate.command", "validate"))

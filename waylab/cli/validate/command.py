@@ -4,8 +4,8 @@ import argparse
 import json
 
 from waylab.cli.patience import Patience
-from waylab.cli.validate_report import show_table_errors
-from waylab.cli.validate_runs import validate_runs
+from waylab.cli.validate.report import show_table_errors
+from waylab.cli.validate.runs import validate_runs
 from waylab.errors import LabError
 from waylab.fit.table.observations import read_observations
 from waylab.predict.table.judge import judge

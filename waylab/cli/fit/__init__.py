@@ -1,0 +1,1 @@
+"""The commands that fit models to runs and predict with them."""

@@ -1,0 +1,1 @@
+"""The command `waylab model`: queueing models from the command line."""

@@ -1,0 +1,1 @@
+"""The command `waylab study`: all experiments of a published study."""
