@@ -21,6 +21,8 @@ _SEARCHES = 45
 _PRESENT_MAX = 1e5
 # Beyond so many threads the number that runs is as good as its mean.
 _THREADS_COUNTED = 64
+# Populations that are all solved, those after a leap, and how far a leap may be off, as a share of the population.
+_EVERY, _IN_TURN, _CHANGE_MAX = 256, 32, 1e-3
 
 
 @dataclass(frozen=True)
@@ -224,42 +226,106 @@ def _crowding(threads: Array, busy: Array, cores: Array) -> Array:
     return np.asarray((weights * np.maximum(1.0, (1 + counts) / cores[..., None])).sum(axis=-1))
 
 
-def _rates(
-    batch: _Batch, mask: NDArray[np.bool_], limits: NDArray[np.int_], outside: Array, slower: Array
-) -> tuple[Array, Array, Array]:
-    """Throughput with 1..N requests at these centres and outside; present and time of a visit with N (`limits`)."""
+@dataclass(frozen=True)
+class _Walk:
+    """Successive populations: throughput of each; at the last, numbers present, their last change, time of a visit."""
+
+    numbers: list[int]
+    rates: list[Array]
+    present: Array
+    growth: Array
+    times: Array
+
+
+@dataclass(frozen=True)
+class _RatesFound:
+    """Throughput of each network with each solved population."""
+
+    numbers: NDArray[np.int_]
+    rates: Array
+
+    def all(self) -> Array:
+        """With every population: straight lines over leaps."""
+        everyone = np.arange(1, self.numbers[-1] + 1)
+        if len(everyone) == len(self.numbers):
+            return self.rates
+        return np.stack([np.interp(everyone, self.numbers, row) for row in self.rates])
+
+    def at(self, clients: NDArray[np.int_]) -> Array:
+        """With as many as each network has, which were all solved."""
+        return np.asarray(self.rates[np.arange(len(self.rates)), np.searchsorted(self.numbers, clients)])
+
+
+def _walk(
+    batch: _Batch, mask: NDArray[np.bool_], outside: Array, slower: Array, start: int, present: Array
+) -> Callable[[int], _Walk]:
+    """The exact recursion from a population whose numbers present are known, up to the one that is given."""
     queues, visits, fan = batch.queues[:, mask], batch.visits[:, mask], batch.fan[:, mask]
     batched, extra = (
         batch.batched[:, mask] * slower[:, mask],
         (batch.alone - batch.batched)[:, mask] * slower[:, mask],
     )
-    present = np.zeros_like(queues)
+
+    def to(stop: int) -> _Walk:
+        here, before, time_s, rates = present, present, batched, []
+        for number in range(start + 1, stop + 1):
+            waiting = here / queues
+            time_s = batched + extra / (1 + waiting)
+            residence = time_s * (1 + waiting)
+            rate = number / np.maximum(outside + (visits * fan * residence).sum(axis=1), 1e-12)
+            # Replicas at work at the same time can be busier than the cycle says: no queue serves more than it can.
+            work = visits * time_s
+            if work.size:
+                rate = np.minimum(rate, (queues / np.maximum(work, 1e-15)).min(axis=1))
+            before, here = here, rate[:, None] * visits * residence
+            rates.append(rate)
+        return _Walk(list(range(start + 1, stop + 1)), rates, here, here - before, time_s)
+
+    return to
+
+
+def _rates(
+    batch: _Batch, mask: NDArray[np.bool_], limits: NDArray[np.int_], outside: Array, slower: Array
+) -> tuple[_RatesFound, Array, Array]:
+    """Throughput with 1..N requests at these centres and outside; present and time of a visit with N (`limits`).
+
+    Mean-value analysis solves every population up to some hundred requests. Beyond, it leaps: the numbers present grow
+    by their last change, and the next few populations are solved. If their change differs too much, the leap is halved.
+    """
+    present = np.zeros((batch.count, int(mask.sum())))
     kept, times = present.copy(), present.copy()
-    most = int(limits.max())
-    rates = np.zeros((batch.count, most))
-    for number in range(1, most + 1):
-        waiting = present / queues
-        time_s = batched + extra / (1 + waiting)
-        residence = time_s * (1 + waiting)
-        rate = number / np.maximum(outside + (visits * fan * residence).sum(axis=1), 1e-12)
-        # Replicas at work at the same time can be busier than the cycle says: no queue serves more than it can.
-        work = visits * time_s
-        if work.size:
-            rate = np.minimum(rate, (queues / np.maximum(work, 1e-15)).min(axis=1))
-        present = rate[:, None] * visits * residence
-        rates[:, number - 1] = rate
-        now = (limits == number)[:, None]
-        if now.any():
-            kept, times = np.where(now, present, kept), np.where(now, time_s, times)
-    return rates, kept, times
+    numbers: list[int] = []
+    rates: list[Array] = []
+    leap = _IN_TURN
+    found = _Walk(numbers, rates, present, present, present)
+    for end in sorted(set(limits.tolist())):
+        while not numbers or numbers[-1] < end:
+            last = numbers[-1] if numbers else 0
+            length = min(leap, end - _IN_TURN - last) if last >= _EVERY else 0
+            start = last + max(length, 0)
+            far = found.present + max(length, 0) * found.growth
+            stop = min(end, max(_EVERY, start + _IN_TURN))
+            new = _walk(batch, mask, outside, slower, start, np.maximum(far, 0.0))(stop)
+            if length > 0:
+                change = np.abs(new.growth - found.growth) * length
+                if (change > _CHANGE_MAX * start).any():
+                    leap = length // 2
+                    continue
+                leap = 2 * length
+            leap = max(leap, 1)
+            found = new
+            numbers += new.numbers
+            rates += new.rates
+        now = (limits == end)[:, None]
+        kept, times = np.where(now, found.present, kept), np.where(now, found.times, times)
+    return _RatesFound(np.array(numbers), np.stack(rates, axis=1)), kept, times
 
 
 def _closed(batch: _Batch, slower: Array) -> _Means:
     everywhere = np.ones(batch.size, dtype=bool)
-    rows = np.arange(batch.count)
     if not batch.slots.any():
         rates, present, times = _rates(batch, everywhere, batch.clients, batch.think + batch.delay, slower)
-        rate = rates[rows, batch.clients - 1]
+        rate = rates.at(batch.clients)
         return _Means(rate, batch.clients / rate - batch.think, present, times, np.zeros(batch.count))
     slots = np.where(batch.slots > 0, batch.slots, batch.clients)
     held, inner, inner_s = _rates(batch, batch.inside, slots, np.zeros(batch.count), slower)
@@ -270,8 +336,8 @@ def _closed(batch: _Batch, slower: Array) -> _Means:
     fits = numbers[None, :] <= batch.clients[:, None]
     left = np.clip(batch.clients[:, None] - numbers[None, :], 0, most - 1)
     used = np.minimum(numbers[None, :], slots[:, None]) - 1
-    arriving = np.take_along_axis(offered, left, axis=1)
-    serving = np.take_along_axis(held, used, axis=1)
+    arriving = np.take_along_axis(offered.all(), left, axis=1)
+    serving = np.take_along_axis(held.all(), used, axis=1)
     steps = np.where(fits, np.log(np.maximum(arriving, 1e-300)) - np.log(np.maximum(serving, 1e-300)), 0.0)
     logs = np.cumsum(steps, axis=1)
     largest = np.maximum(logs.max(axis=1), 0.0)

@@ -11,6 +11,7 @@ from waylab.errors import LabError
 from waylab.runfolder.run import LoadSettings, Settings, described
 
 _CLIENTS_MAX = 20_000
+_IN_FLIGHT_MAX = 100_000
 _COUNT_MAX = 10_000
 _TIME = re.compile(r"(?:fixed:|exp:)?([0-9.]+)(ns|us|ms|s)")
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -196,6 +197,11 @@ def changed_settings(base: ModelSettings, changes: Mapping[str, str]) -> ModelSe
             raise LabError(
                 f"--set {field}: the measured system has none, so that models cannot know its effect"
             )
+    if found.in_flight > _IN_FLIGHT_MAX:
+        raise LabError(
+            f"--set: {found.clients} clients with a pipeline of {found.pipeline} have {found.in_flight} requests in "
+            f"flight; models solve at most {_IN_FLIGHT_MAX}"
+        )
     if found.servers and found.replicas > found.servers:
         raise LabError(f"--set replicas={found.replicas}: there are only {found.servers} servers")
     return found
