@@ -12,7 +12,7 @@ from statsmodels.tsa.stattools import acf
 
 from waylab.analysis.statistics.correlation import batch_means, lag_1_of, ratio_residuals, spreads
 from waylab.analysis.statistics.percentiles import percentile_intervals, values_needed
-from waylab.analysis.statistics.warm_up import later_of, mser, standard_errors
+from waylab.analysis.statistics.warm_up import mser, standard_errors
 from waylab.errors import LabError
 
 
@@ -48,25 +48,11 @@ def test_a_constant_series_needs_no_cut():
     assert mser([7.0] * 30).cut == 0 and mser([7.0] * 30).steady
 
 
-def test_the_later_of_two_warm_ups():
-    random = np.random.default_rng(5)
-    steady_from = {
-        cut: np.where(np.arange(100) < cut, 5.0, 10.0) + random.normal(0, 0.1, 100) for cut in (10, 30)
-    }
-    assert later_of({"early": steady_from[10], "late": steady_from[30]})[1] == "late"
-    never = np.linspace(0, 50, 100)
-    found, name = later_of({"late": steady_from[30], "never": never, "short": [1.0]})
-    assert name == "never" and found.steady is False
-    found, _ = later_of({"short": [1.0, 2.0]})
-    assert found.steady is None and found.cut == 0 and "too short: 2 values" in found.refused
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: mser([math.nan] * 30), "warm-up: needs finite values"),
         (lambda: mser([1.0] * 30, batch=0), "at least one value, not 0"),
-        (lambda: later_of({}), "no series to judge"),
         (lambda: batch_means([]), "batch means: need finite values"),
         (lambda: batch_means([math.inf] * 50), "batch means: need finite values"),
         (lambda: ratio_residuals([1.0], [0.0]), "sum above zero"),
@@ -106,6 +92,14 @@ def test_correlated_values_have_a_smaller_effective_size():
 def test_doubling_ends_with_twenty_batches():
     found = spreads(autoregressive(np.random.default_rng(9), 200, 100, 0.9))
     assert found.batch.max() == 4 and found.enough.mean() < 0.1
+
+
+def test_a_series_whose_correlation_may_be_much_larger_is_refused():
+    """Among short series of AR(1) 0.9, those with an interval are the ones whose correlation is underestimated."""
+    for values in (40, 60, 120):
+        found = spreads(autoregressive(np.random.default_rng(16), 1000, values, 0.9))
+        assert found.enough.mean() < 0.02
+    assert spreads(autoregressive(np.random.default_rng(17), 1000, 60, 0.3)).enough.mean() > 0.85
 
 
 def test_a_short_series_is_refused_with_a_reason():

@@ -23,6 +23,8 @@ VALUES_MIN = 2 * BATCHES_MIN
 # What is left at the largest batch is corrected for as if it were autoregressive; beyond this it is too much.
 LAG_1_MAX = 0.5
 EFFECTIVE_MIN = 10.0
+# The lag-1 correlation that is still plausible lies so many standard errors above its estimate: one-sided, 5 %.
+_PLAUSIBLE = 1.645
 # A series that is long enough leaves about this many effective values; for telling how long it should have been.
 _EFFECTIVE_WANTED = 30.0
 
@@ -32,8 +34,9 @@ class Spreads:
     """How far the means of several series can be trusted; every field has shape (series,).
 
     `variance` is that of the mean, with `degrees` of freedom; `lag_1` belongs to the batches that were chosen, and
-    `skewness` is that of their mean; `effective` is the number of independent values that would say as much. `enough`
-    is False where the series is too short, and the other numbers are then not to be used.
+    `skewness` is that of their mean; `effective` is the number of independent values that would say as much, and
+    `least` that number at the largest plausible correlation. `enough` is False where the series is too short, and the
+    other numbers are then not to be used.
     """
 
     variance: Array
@@ -42,6 +45,7 @@ class Spreads:
     lag_1: Array
     skewness: Array
     effective: Array
+    least: Array
     enough: NDArray[np.bool_]
 
     def distances(self, confidence: float = CONFIDENCE) -> tuple[Array, Array]:
@@ -122,7 +126,9 @@ def spreads(series: Array) -> Spreads:
     - the degrees of freedom account for r being estimated, 1 / degrees = 1 / b + 1 / ((1 - r^2) b): the variance of
       log S^2 and half of that of log (1 + r) / (1 - r), for r enters only where it is above 0;
     - the interval follows the skewness of the batch means;
-    - where no batch has r below 0.1, the largest one serves if its r is below 0.5.
+    - where no batch has r below 0.1, the largest one serves if its r is below 0.5;
+    - the series must be long enough for the largest correlation of single values that is plausible, not only for the
+      estimated one (`_least`). Otherwise the few short series whose correlation is far underestimated would pass.
     """
     count, length = series.shape
     raw = series.var(axis=1, ddof=1) / length
@@ -150,7 +156,22 @@ def spreads(series: Array) -> Spreads:
         enough[chosen] = ((correlation < LAG_1_MAX) & (length * shares >= EFFECTIVE_MIN))[chosen]
         open_ &= ~chosen
         size *= 2
-    return Spreads(variance, degrees, batch, lag_1, skewness, effective, enough)
+    least = _least(series)
+    return Spreads(
+        variance, degrees, batch, lag_1, skewness, effective, least, enough & (least >= EFFECTIVE_MIN)
+    )
+
+
+def _least(series: Array) -> Array:
+    """Effective number of values if they are AR(1) with the largest plausible correlation; shape (series,).
+
+    The estimate is corrected for its bias, as in `spreads`, and has the standard error sqrt((1 - r^2) / n) (Bartlett
+    1946).
+    """
+    length = series.shape[1]
+    estimate = np.clip((length * lag_1_of(series) + 1) / (length - 4), -1.0, 1.0)
+    plausible = np.clip(estimate + _PLAUSIBLE * np.sqrt((1 - estimate**2) / length), 0.0, 0.999)
+    return np.asarray(length * (1 - plausible) / (1 + plausible))
 
 
 def lag_1_of(series: Array) -> Array:
@@ -204,9 +225,15 @@ def too_few(values: int) -> str:
 
 def too_correlated(found: Spreads, values: int, index: int = 0) -> str:
     """Say why the batches of one series are not good enough, and about how long it should be."""
-    lag_1, effective = float(found.lag_1[index]), float(found.effective[index])
+    batch, lag_1, effective = (
+        int(found.batch[index]),
+        float(found.lag_1[index]),
+        float(found.effective[index]),
+    )
+    least = float(found.least[index])
+    fewer = f", possibly only {least:.0f}" if least < min(EFFECTIVE_MIN, effective) else ""
     wanted = math.ceil(max(2 * values, values * _EFFECTIVE_WANTED / max(effective, 1e-9)) / 10) * 10
     return (
-        f"too short: of {values} values about {effective:.0f} are independent, and means of {found.batch[index]} "
+        f"too short: of {values} values about {effective:.0f} are independent{fewer}, and means of {batch} "
         f"neighbours still correlate by {lag_1:.2f}; some {wanted} values are needed"
     )

@@ -19,8 +19,8 @@ VALUES_MIN = _BATCHES_WANTED
 class WarmUp:
     """How many values to cut off at the beginning.
 
-    `steady` is False when half would have to go: then there is no steady state. `refused` says in words why the
-    series cannot be judged at all; then `steady` is None and nothing is cut.
+    `steady` is False when half would have to go. `refused` says in words why the series is too short; then `steady` is
+    None. Nothing is cut in either case.
     """
 
     values: int
@@ -35,7 +35,8 @@ def mser(values: ArrayLike, batch: int | None = None) -> WarmUp:
 
     MSER-5: over means z of five neighbours, the cut d <= m / 2 with the smallest sum of (z_i - mean)^2 over i > d,
     divided by (m - d)^2 (White 1997, Simulation 69(6); White, Cobb and Spratt 2000). A smallest value at the very
-    end of that range means that the series never reached a steady state (Hoad, Robinson and Davies 2010, JORS 61(9)).
+    end of that range suggests that the series never reached a steady state (Hoad, Robinson and Davies 2010, JORS
+    61(9)); `steady_state.py` tests this.
     The batch is smaller than five where the series has fewer than a hundred values.
 
     Raises:
@@ -67,23 +68,3 @@ def standard_errors(means: Array) -> Array:
     sizes = np.arange(1, means.size + 1)
     around = np.cumsum(centred**2) - np.cumsum(centred) ** 2 / sizes
     return np.asarray((np.maximum(around, 0.0) / sizes**2)[:0:-1])
-
-
-def later_of(series: dict[str, ArrayLike]) -> tuple[WarmUp, str]:
-    """Judge several series of one run by name; return the one that becomes steady last, and its name.
-
-    A series that never becomes steady takes precedence; one that cannot be judged comes last.
-
-    Raises:
-        LabError: without any series, or for series that `mser` refuses.
-    """
-    if not series:
-        raise LabError("warm-up: no series to judge")
-    judged = {name: mser(values) for name, values in series.items()}
-
-    def lateness(name: str) -> tuple[int, int]:
-        found = judged[name]
-        return {False: 2, True: 1, None: 0}[found.steady], found.cut
-
-    latest = max(judged, key=lateness)
-    return judged[latest], latest

@@ -1,4 +1,4 @@
-"""Inside one trial: when it reached its steady state, and how precise its mean and percentiles are.
+"""Inside one trial: whether it was in a steady state and from when on, and how precise its mean and percentiles are.
 
 Computed from the seconds of the load's summary. Conclusions rest on several trials, not on this.
 """
@@ -7,8 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waylab.analysis.statistics.correlation import BatchMeans, batch_means, ratio_interval
+from waylab.analysis.statistics.level import LevelChange
 from waylab.analysis.statistics.percentiles import PercentileInterval, percentile_intervals
-from waylab.analysis.statistics.warm_up import WarmUp, later_of
+from waylab.analysis.statistics.steady_state import CHANGE_MIN, Steadiness, latest
 from waylab.analysis.trial import histograms
 from waylab.runfolder.analysis import SteadyState
 from waylab.runfolder.load import LoadSecond
@@ -39,11 +40,11 @@ def within_trial(seconds: list[LoadSecond], where: str) -> WithinTrial:
     if not requests.sum() > 0:
         return WithinTrial(seconds=len(measured))
     mean_ns = np.where(requests > 0, spent_ns / np.maximum(requests, 1), spent_ns.sum() / requests.sum())
-    warm_up, by = later_of({"throughput": requests, "mean response": mean_ns})
-    rest = slice(warm_up.cut, None)
+    state, by = latest({"throughput": requests, "mean response": mean_ns})
+    rest = slice(state.cut, None)
     return WithinTrial(
         seconds=len(measured),
-        warm_up=_warm_up(warm_up, by),
+        warm_up=_warm_up(state, by),
         throughput_per_s=_interval(batch_means(requests[rest])),
         response_mean_ns=_interval(ratio_interval(spent_ns[rest], requests[rest])),
         percentiles_ns=_percentiles(measured[rest], where),
@@ -68,7 +69,7 @@ def steady_state(trials: list[AnalysedTrial]) -> SteadyState:
     else:
         text = (
             f"The warm-up has a fixed length. Of {len(judged)} trials that were long enough to be judged, "
-            f"{late} became steady only later, and {unsteady} never did."
+            f"{late} became steady only later, and {unsteady} had no steady state."
         )
     return SteadyState(judged=len(judged), late=late, unsteady=unsteady, text=text)
 
@@ -78,16 +79,25 @@ def _spent_ns(second: LoadSecond) -> float:
     return float(second.sum_ns if second.sum_ns is not None else (second.mean_ns or 0.0) * second.requests)
 
 
-def _warm_up(found: WarmUp, by: str) -> WarmUpFound:
-    if found.refused is not None:
+def _warm_up(found: Steadiness, by: str) -> WarmUpFound:
+    if found.change is not None:
+        text = f"no steady state: the {by} {_change_words(found.change, found.values)}"
+    elif found.refused is not None:
         text = found.refused.replace("values", "seconds")
-    elif not found.steady:
-        text = f"no steady state: the {by} still changes after half of the run"
     elif found.cut:
         text = f"the {by} is steady from {found.cut} s after the measurement began"
     else:
         text = "steady when the measurement began"
     return WarmUpFound(cut_s=found.cut, steady=found.steady, by=by, text=text)
+
+
+def _change_words(change: LevelChange, seconds: int) -> str:
+    """Say by how much the level changes, and when."""
+    size = f"{'rises' if change.size > 0 else 'falls'} by {abs(change.size):.0%} of its mean"
+    limit = f"limit {CHANGE_MIN:.0%}"
+    if change.shape == "step":
+        return f"{size} {seconds - change.values + change.at} s after the measurement began, {limit}"
+    return f"{size} within {change.values} s, {limit}"
 
 
 def _interval(found: BatchMeans) -> WithinInterval:
