@@ -128,6 +128,35 @@ def test_disturbed_trials_run_again_at_the_end_of_their_block(quick_spec, tmp_pa
     assert resumed.waiting(disturbed) == []
 
 
+def test_a_run_that_stops_while_a_trial_is_measured_again_keeps_the_reasons(quick_spec, tmp_path):
+    campaign = create_run(quick_spec, tmp_path / "results")
+    first = campaign.plan.trials[0].id
+    path = campaign.directory / "trials" / first / "trial.json"
+    disturbed_now = {first}
+
+    def disturbed(trial_id):
+        return ["steal: 0.5"] if trial_id in disturbed_now else []
+
+    campaign.run(ignore, disturbed=lambda trial_id: [])
+
+    def stop(step):
+        if step.trial.id == first and not path.is_file():
+            raise KeyboardInterrupt
+
+    for _ in range(2):
+        with pytest.raises(LabError, match="stopped"):
+            resume_run(campaign.directory).run(stop, disturbed=disturbed)
+        assert not path.is_file()
+    disturbed_now.clear()
+    resume_run(campaign.directory).run(ignore, disturbed=disturbed)
+    assert read(path, TrialOutcome).refused == ["steal: 0.5"]
+    assert not path.with_name("refused.json").exists()
+    path.with_name("refused.json").write_text("[1")
+    path.unlink()
+    with pytest.raises(LabError, match=r"refused.json: .*; delete the file, then resume the run"):
+        resume_run(campaign.directory).run(ignore)
+
+
 def test_a_stopped_run_resumes_and_keeps_finished_trials(quick_spec, tmp_path):
     campaign = create_run(quick_spec, tmp_path / "results")
 

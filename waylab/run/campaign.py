@@ -22,6 +22,7 @@ from waylab import __version__
 from waylab.errors import LabError
 from waylab.plan import Plan, Trial, make_plan, trial_as_dict
 from waylab.run.environment import environment
+from waylab.run.refused import refused
 from waylab.run.stopping import BlockDecisions, Decide, blocks_run
 from waylab.run.trial import run_trial
 from waylab.runfolder import paths
@@ -193,8 +194,8 @@ class Campaign:
             require_disk_space(self.directory)
             self._require_programs()
             directory = paths.trial_directory(self.directory, trial.id)
-            refused = self._refused(trial, disturbed)
-            result = run_trial(trial, self._programs, directory, testbed, tick, database, refused)
+            earlier = refused(self.directory, trial.id, disturbed(trial.id) if self.finished(trial) else [])
+            result = run_trial(trial, self._programs, directory, testbed, tick, database, earlier)
             pace.learn(trial.expected_s, result.took_s)
             on_step(Step(done + 1, total, trial, max(0.0, (rest_s - trial.expected_s) * pace.factor), result))
             failures = failures + 1 if result.status == FAILED else 0
@@ -214,13 +215,6 @@ class Campaign:
             waiting[index + 1 : index + 1] = again
             if not again and decisions.ends_after(trial.block):
                 return
-
-    def _refused(self, trial: Trial, disturbed: Disturbed) -> list[str]:
-        """Return why earlier measurements of a trial are not used, including the one that is there now."""
-        outcome = read_trial(self.directory, trial.id)
-        if outcome is None or outcome.status != MEASURED:
-            return []
-        return [*outcome.refused, "; ".join(disturbed(trial.id))]
 
     def _require_programs(self) -> None:
         """Raise LabError if a program was replaced since the run began, because its trials would be of two versions."""

@@ -15,6 +15,7 @@ from waylab.errors import LabError
 from waylab.plan import Trial
 from waylab.run.accounting import cpu_accounting
 from waylab.run.environment import machine_now
+from waylab.run.refused import forget_refused, keep_refused
 from waylab.run.telemetry import INTERVAL_S, Telemetry
 from waylab.runfolder import paths
 from waylab.runfolder.files import encoded, read, write, write_bytes
@@ -50,6 +51,7 @@ def run_trial(
     """
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
+    keep_refused(directory, refused or [])
     started_unix_s = time.time()
     started_s = time.monotonic()
     before = machine_now()
@@ -115,9 +117,10 @@ def run_trial(
 def _write_outcome(directory: Path, trial: Trial, outcome: TrialOutcome) -> None:
     """Write the manifest, which includes the outcome, and then the outcome itself as the last file."""
     content = encoded(outcome)
-    files = hashes(directory, (paths.MANIFEST, paths.TRIAL)) | {paths.TRIAL: hash_of(content)}
+    files = hashes(directory, (paths.MANIFEST, paths.TRIAL, paths.REFUSED)) | {paths.TRIAL: hash_of(content)}
     write(directory / paths.MANIFEST, manifest(directory, trial.id, trial.seed, files))
     write_bytes(directory / paths.TRIAL, content)
+    forget_refused(directory)
 
 
 def _database_facts(
