@@ -1,7 +1,21 @@
 """What the models say beside what was measured, honestly: `predictions.json`."""
 
 from waylab.predict.described import ModelErrors, model_errors
+from waylab.predict.left_out import LeftOutErrors, left_out_errors
+from waylab.predict.operational import Bound, ResponseLaw, bounds, response_law
 from waylab.predict.rules import check_models
 from waylab.predict.run import predict, read_predictions
 
-__all__ = ["ModelErrors", "check_models", "model_errors", "predict", "read_predictions"]
+__all__ = [
+    "Bound",
+    "LeftOutErrors",
+    "ModelErrors",
+    "ResponseLaw",
+    "bounds",
+    "check_models",
+    "left_out_errors",
+    "model_errors",
+    "predict",
+    "read_predictions",
+    "response_law",
+]

@@ -10,11 +10,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from waylab.predict import model_errors
+from waylab.predict import bounds, left_out_errors, model_errors, response_law
 from waylab.report.page.content import Content, read_content
 from waylab.report.page.numbers import NONE
 from waylab.report.page.published import unit_of
 from waylab.report.sample import deciding_figures
+from waylab.report.study.configurations import configurations_page, law_sentence
+from waylab.report.study.models import models_section
+from waylab.report.study.precision import precision_section, precision_sentence
 from waylab.runfolder import paths
 from waylab.runfolder.analysis import FindingResult, PublishedResults
 from waylab.runfolder.files import write_bytes
@@ -23,6 +26,8 @@ from waylab.runfolder.words import share_text
 VERDICTS = {"yes": "reproduced", "no": "contradicted", "undecided": "undecided", "not run": "not run"}
 _HEADINGS = ("finding", "theirs", "ours", "95 % interval", "rule", "verdict", "blocks")
 _COUNTED = " findings: "
+# The figures of the page with all configurations.
+_SHOWN = ("response-histogram", "both-views", "stage-times")
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,17 @@ def write_findings(experiments: Sequence[ExperimentFindings], page: Path, title:
     """Write the page of a study, and the deciding figure of each experiment beside it; return the page's path."""
     lines = [f"# {title}", "", f"{counted(experiments)} Written by:", "", "```", command, "```", ""]
     lines += _undecided(experiments, command)
+    lines += precision_section(
+        [
+            (one.name, _cell(_text(finding, one.findings)), finding)
+            for one in experiments
+            if not one.control
+            for finding in one.findings
+        ]
+    )
+    lines += models_section(
+        [(one.name, errors) for one in experiments for errors in left_out_errors(one.directories)]
+    )
     for one in experiments:
         lines += _experiment(one, page)
     write_bytes(page, ("\n".join(lines).rstrip() + "\n").encode())
@@ -77,6 +93,9 @@ def show_findings(experiments: Sequence[ExperimentFindings], console: Console) -
             table.add_row(escape(one.name), *(escape(row[index]) for index in shown))
     console.print(table)
     console.print(counted(experiments), soft_wrap=True)
+    counting = [finding for one in experiments if not one.control for finding in one.findings]
+    if sentence := precision_sentence(counting):
+        console.print(sentence, soft_wrap=True)
 
 
 def counted(experiments: Sequence[ExperimentFindings]) -> str:
@@ -137,8 +156,32 @@ def _experiment(one: ExperimentFindings, page: Path) -> Iterator[str]:
         if finding.reason and finding.reproduced in ("no", "undecided"):
             verdict, text = VERDICTS[finding.reproduced], _cell(_text(finding, one.findings))
             yield from [f"- **{verdict}**, {text}: {_cell(finding.reason)}", ""]
+    if sentence := law_sentence(response_law([content.analysis for content in contents])):
+        yield from [sentence, ""]
     yield from _models(contents[-1])
     yield from _figure(one, contents[-1], page)
+    yield from _configurations(one, contents[-1], page)
+
+
+def _configurations(one: ExperimentFindings, content: Content, page: Path) -> Iterator[str]:
+    """Write the page with all configurations of an experiment, and yield the link to it."""
+    if not content.configurations:
+        return
+    folder = page.with_suffix("")
+    folder.mkdir(parents=True, exist_ok=True)
+    figures = []
+    for stem in _SHOWN:
+        source = content.directory / paths.FIGURES / f"{stem}.svg"
+        if source.is_file():
+            name = f"{one.name}-{stem}.svg"
+            write_bytes(folder / name, source.read_bytes())
+            figures.append((stem, name))
+    lines = configurations_page(content, bounds(content.directory), figures)
+    write_bytes(folder / f"{one.name}.md", ("\n".join(lines).rstrip() + "\n").encode())
+    yield from [
+        f"[All configurations]({folder.name}/{one.name}.md): response times, percentiles, bottlenecks.",
+        "",
+    ]
 
 
 def _models(content: Content) -> Iterator[str]:

@@ -198,6 +198,10 @@ class Family(Struct, frozen=True, kw_only=True):
     size: int  # number of tests
 
 
+# Half-width of the 95 % interval that a ratio or value of a study should have, as a share.
+PRECISION_AIM = 0.05
+
+
 class FindingResult(Struct, frozen=True, kw_only=True):
     """One finding of a published study beside ours."""
 
@@ -217,6 +221,7 @@ class FindingResult(Struct, frozen=True, kw_only=True):
     reproduced: str  # yes, no, undecided or not run
     reason: str = ""  # why ours differs, in one sentence
     blocks_needed: int | None = None  # blocks that decide an undecided finding; null if unknown
+    blocks_for_aim: int | None = None  # blocks for a 95 % interval of ±5 %; null if unknown
 
 
 class PublishedResults(Struct, frozen=True, kw_only=True):

@@ -13,8 +13,8 @@ from waylab.analysis.across.contrasts.model import meant, metric_model
 from waylab.analysis.across.contrasts.two_levels import largest_effect
 from waylab.analysis.across.intervals import interval
 from waylab.analysis.across.metrics import described_metric_of, metric_of
-from waylab.analysis.statistics.blocks import Contrast, contrast_of_mean, holm
-from waylab.runfolder.analysis import FindingResult, PublishedResults
+from waylab.analysis.statistics.blocks import Contrast, blocks_for, contrast_of_mean, holm
+from waylab.runfolder.analysis import PRECISION_AIM, FindingResult, PublishedResults
 from waylab.runfolder.run import PublishedFinding, PublishedStudy
 from waylab.runfolder.trial_numbers import AnalysedTrial
 
@@ -102,6 +102,9 @@ def _finding(finding: PublishedFinding, ours: _Ours, p: float | None, level: flo
         reproduced = UNDECIDED
     if reproduced == UNDECIDED and ours.contrast and ours.margin is not None:
         needed = blocks_needed(ours.contrast, ours.blocks, ours.margin, level)
+    precise = None
+    if ours.contrast and finding.kind in ("ratio", "value"):
+        precise = blocks_for(ours.contrast, ours.blocks, math.log1p(PRECISION_AIM))
     return FindingResult(
         text=finding.text,
         kind=finding.kind,
@@ -119,6 +122,7 @@ def _finding(finding: PublishedFinding, ours: _Ours, p: float | None, level: flo
         reproduced=reproduced,
         reason=finding.reason,
         blocks_needed=needed,
+        blocks_for_aim=precise,
     )
 
 
