@@ -1,6 +1,7 @@
 """Studies: specifications with changes, the command that runs and resumes them, and the table of findings."""
 
 import json
+import re
 import tomllib
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 from conftest import SPEC
 
 from waylab.cli import main
+from waylab.cli.study.runs import StudyRun
 from waylab.errors import LabError
 from waylab.plan import make_plan
 from waylab.spec import QUICK, read_spec, read_study, write_specs
@@ -15,8 +17,13 @@ from waylab.spec.study import toml_text
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 STUDIES = sorted((EXPERIMENTS / "studies").glob("*.toml"))
-# Half an hour is what a reader waits for; a full campaign may take a night.
+# Half an hour to forty minutes is what a reader waits for; a full campaign may take a night.
 QUICK_LONGEST_S, FULL_LONGEST_S = 2400, 6 * 3600
+
+
+def duration_s(folder, scale):
+    """What the command prints, with the time in which programs start and stop."""
+    return sum(StudyRun(make_plan(read_spec(path, scale))).all_s() for path in folder.glob("*.toml"))
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
@@ -26,8 +33,20 @@ def test_the_specifications_of_a_study_are_valid_and_not_too_long(path, tmp_path
     written = write_specs(study, tmp_path)
     for scale, longest_s in ((QUICK, QUICK_LONGEST_S), ("full", FULL_LONGEST_S)):
         specs = [read_spec(one, scale) for one in written.values()]
-        assert sum(make_plan(spec).expected_s for spec in specs) <= longest_s
+        assert duration_s(tmp_path, scale) <= longest_s
         assert all(spec.testbed.time_scale > 1 and not spec.testbed.oversubscribe for spec in specs)
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_the_page_about_studies_states_their_durations(path, tmp_path):
+    write_specs(read_study(path), tmp_path)
+    text = (EXPERIMENTS.parent / "docs" / "studies.md").read_text()
+    quick, full = re.search(
+        rf"\| `{path.stem}` \| ([\d.]+) minutes \| ([\d.]+) (?:hours|minutes) \|", text
+    ).groups()
+    assert float(quick) == pytest.approx(duration_s(tmp_path, QUICK) / 60, abs=0.6)
+    unit_s = 60 if f"{full} minutes |" in text else 3600
+    assert float(full) == pytest.approx(duration_s(tmp_path, "full") / unit_s, rel=0.02)
 
 
 @pytest.mark.parametrize("path", sorted(EXPERIMENTS.rglob("*.toml")), ids=lambda path: path.stem)
@@ -87,6 +106,8 @@ def test_changes_apply_to_every_specification_and_the_own_ones_last(tmp_path):
         (STUDY.replace('spec = "base.toml"', 'spec = "no.toml"', 1), "no.toml: no such specification"),
         (STUDY.split("[[experiment]]", maxsplit=1)[0], "experiment: is missing"),
         ('name = "a"\ntitle = "b"\nexperiment = [1]', "experiment: is missing"),
+        (STUDY.replace('name = "small"', 'name = "../small"'), "name: '../small' should be letters"),
+        (STUDY.replace('name = "first"', 'name = "a/b"'), r"experiment\[0\].name: 'a/b' should be letters"),
         ("changes = 1\n" + STUDY.replace("[changes.", "[other."), "other is not a key"),
         (
             "changes = 1\n" + STUDY.split("[changes", maxsplit=1)[0] + "[[exp" + STUDY.split("[[exp")[1],
@@ -101,6 +122,45 @@ def test_a_wrong_study_is_one_line(tmp_path, wrong, message):
 
 def study(path, results, *options):
     return main(["study", str(path), "--results", str(results), *options])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--blocks", "many"], "argument --blocks: 'many' should be a whole number from 1 up to 1000"),
+        (["--blocks", "2.5"], "argument --blocks: '2.5' should be a whole number from 1 up to 1000"),
+        (["--time-scale", "nan"], "argument --time-scale: 'nan' should be a number from 1 up to 1000"),
+        (["--plan", "--findings"], "study: give either --plan or --findings"),
+        (["--document", "{file}"], "base.toml: cannot be created: File exists"),
+    ],
+)
+def test_a_wrong_option_is_one_line_before_anything_runs(tmp_path, capsys, options, message):
+    path = study_of(tmp_path, STUDY)
+    try:
+        code = study(
+            path, tmp_path / "results", *(option.format(file=tmp_path / "base.toml") for option in options)
+        )
+    except SystemExit as error:
+        code = error.code
+    assert code == 2 and not (tmp_path / "results").exists()
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+
+
+def test_two_studies_of_one_name_are_refused(tmp_path, capsys):
+    path = study_of(tmp_path, STUDY)
+    (tmp_path / "other.toml").write_text(path.read_text())
+    options = ["--results", str(tmp_path / "results"), "--findings"]
+    assert main(["study", str(path), str(tmp_path / "other.toml"), *options]) == 2
+    assert "study.toml: name = 'small': names a study twice" in capsys.readouterr().err
+
+
+def test_a_run_folder_without_its_specification_is_one_line(tmp_path, capsys):
+    folder = tmp_path / "results" / "small-full" / "20260101T000000Z-first"
+    folder.mkdir(parents=True)
+    (folder / "run.json").write_text("{}")
+    assert study(study_of(tmp_path, STUDY), tmp_path / "results", "--findings") == 2
+    assert f"{folder}/spec.toml: not found; restore it, or move {folder} away" in capsys.readouterr().err
 
 
 def test_a_study_runs_resumes_and_lists_its_findings(fake, tmp_path, monkeypatch, capsys):

@@ -3,9 +3,9 @@
 import argparse
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Never
+from typing import Any, Never, TypeVar
 
 from waylab import __version__
 from waylab.cli.fit.arguments import add_fit_commands
@@ -17,6 +17,8 @@ from waylab.cli.validate.arguments import add_validate_command
 from waylab.errors import LabError
 from waylab.run import InterruptedRunError
 from waylab.spec import FULL, QUICK, SCALES
+
+N = TypeVar("N", int, float)
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
@@ -211,16 +213,20 @@ def _add_study(parts: Any) -> None:
 
 
 def _blocks(text: str) -> int:
-    value = int(text)
-    if not 1 <= value <= 1000:
-        raise argparse.ArgumentTypeError(f"{text} should be from 1 up to 1000")
-    return value
+    return _to_1000(int, text, "a whole number from 1 up to 1000")
 
 
 def _time_scale(text: str) -> float:
-    value = float(text)
+    return _to_1000(float, text, "a number from 1 up to 1000")
+
+
+def _to_1000(kind: Callable[[str], N], text: str, wanted: str) -> N:
+    try:
+        value = kind(text)
+    except ValueError:
+        value = kind("0")
     if not 1 <= value <= 1000:
-        raise argparse.ArgumentTypeError(f"{text} should be from 1 up to 1000")
+        raise argparse.ArgumentTypeError(f"{text!r} should be {wanted}")
     return value
 
 

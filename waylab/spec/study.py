@@ -11,6 +11,7 @@ from pathlib import Path
 from waylab import bounded
 from waylab.errors import LabError
 from waylab.runfolder.files import write_bytes
+from waylab.runfolder.run import check_file_name
 from waylab.spec.naming import nearest_here
 from waylab.spec.tables import Table
 
@@ -36,7 +37,7 @@ def read_study(path: Path) -> Study:
     content = _read(path, "study")
     try:
         _check_keys(content, _KEYS, "")
-        name, title = _text(content, "name", ""), _text(content, "title", "")
+        name, title = _name(_text(content, "name", ""), "name"), _text(content, "title", "")
         listed = content.get("experiment")
         if not isinstance(listed, list) or not listed or not all(isinstance(one, dict) for one in listed):
             raise ValueError("experiment: is missing; a study lists its specifications as [[experiment]]")
@@ -49,7 +50,7 @@ def read_study(path: Path) -> Study:
             changed = _read(spec, "specification")
             for changes in (content.get("changes", {}), one.get("changes", {})):
                 changed = with_changes(changed, changes, f"{where}.changes")
-            label = str(one.get("name", changed.get("name", spec.stem)))
+            label = _name(str(one.get("name", changed.get("name", spec.stem))), f"{where}.name")
             if label in experiments:
                 raise ValueError(f"{where}.name = {label!r}: names an experiment twice")
             experiments[label] = changed | {"name": label}
@@ -143,6 +144,15 @@ def _check_keys(content: Table, known: tuple[str, ...], where: str) -> None:
     for key in content:
         if key not in known:
             raise ValueError(f"{where}{key} is not a key; {nearest_here(key, list(known), '')}")
+
+
+def _name(name: str, where: str) -> str:
+    """Return a name that becomes that of a file."""
+    try:
+        check_file_name(name)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
+    return name
 
 
 def _text(content: Table, key: str, where: str) -> str:

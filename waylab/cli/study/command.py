@@ -12,6 +12,7 @@ from rich.table import Table
 from waylab.cli.block_rule import TrialJudge
 from waylab.cli.commands import conclude, minutes, run_campaign
 from waylab.cli.study.runs import Experiment, StudyRun, missing_run, read_experiment
+from waylab.errors import LabError
 from waylab.report import ExperimentFindings, show_findings, write_findings, write_list
 from waylab.run import create_run, resume_run
 from waylab.runfolder import paths
@@ -25,7 +26,21 @@ _Added = dict[str, tuple[Path, StudyRun] | None]
 
 def run(arguments: argparse.Namespace) -> int:
     """Run what is missing of each study, and write its findings."""
+    if arguments.plan and arguments.findings:
+        raise LabError("study: give either --plan or --findings")
     studies = [_at_time_scale(read_study(path), arguments.time_scale) for path in arguments.study]
+    names = [study.name for study in studies]
+    for path, name in zip(arguments.study, names, strict=True):
+        if names.count(name) > 1:
+            raise LabError(
+                f"{path}: name = {name!r}: names a study twice; their results would be in one folder"
+            )
+    if arguments.document:
+        # Found before the trials, which may take hours.
+        try:
+            arguments.document.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise LabError(f"{arguments.document}: cannot be created: {error.strerror}") from None
     return max(_study(arguments, study, path) for study, path in zip(studies, arguments.study, strict=True))
 
 
@@ -114,7 +129,6 @@ def _write(
     pages = [write_findings(found, folder / "findings.md", study.title, command)]
     if arguments.document:
         command = f"{command} --document {arguments.document}"
-        arguments.document.mkdir(parents=True, exist_ok=True)
         pages.append(write_findings(found, arguments.document / f"{study.name}.md", study.title, command))
         pages.append(write_list(arguments.document))
     for page in pages:

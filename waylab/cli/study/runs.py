@@ -110,7 +110,7 @@ def read_experiment(path: Path, folder: Path, scale: str) -> Experiment:
     found = []
     for run in sorted(folder.glob(f"*/{paths.RUN}")):
         directory = run.parent
-        if _measured_part(bounded.read_toml(directory / paths.SPEC)) == _measured_part(content):
+        if _measured_part(_content(directory / paths.SPEC)) == _measured_part(content):
             found.append(
                 StudyRun(make_plan(_read(directory / paths.SPEC, read_run(directory).scale)), directory)
             )
@@ -146,6 +146,14 @@ def _read(path: Path, scale: str) -> Spec:
     except LabError as error:
         raise LabError(f"{path}: {error}") from None
     return spec
+
+
+def _content(path: Path) -> Table:
+    try:
+        return bounded.read_toml(path)
+    except (FileNotFoundError, bounded.UnreadableError) as error:
+        problem = error if isinstance(error, bounded.UnreadableError) else "not found"
+        raise LabError(f"{path}: {problem}; restore it, or move {path.parent} away") from None
 
 
 def _measured_part(content: Table) -> Table:
