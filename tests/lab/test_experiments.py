@@ -75,6 +75,71 @@ def test_the_full_scale_of_a_study_has_the_levels_of_the_study():
     }
 
 
+def every(first, last, step):
+    return [str(value) for value in range(first, last + 1, step)]
+
+
+OF_C18 = ["6", "12", "24", "48", "96", "192"]
+WORKERS = ["8", "16", "32", "64"]
+BOTH = ["read", "write"]
+# The levels in the studies' tables of experiments.
+LEVELS = {
+    "asl16/max-throughput-a16-scaled": {
+        "clients": ["3", "36", "72", "144", "180", "216", "288", "360", "432", "504", "576", "648"],
+        "readers": ["1", "16", "32", "64"],
+    },
+    "asl16/max-throughput-b16": {"clients": every(20, 400, 20), "readers": ["8", "16", "24", "32"]},
+    "asl16/replication-a16": {"servers": ["3", "5", "7"], "replicas": ["1", "half", "full"]},
+    "asl16/replication-b16": {"servers": ["3", "5", "7"], "replicas": ["1", "half", "full"]},
+    "asl16/writes-a16": {
+        "servers": ["3", "5", "7"],
+        "replicas": ["1", "full"],
+        "writes_percent": ["1", "4", "7", "10"],
+    },
+    "asl16/writes-b16": {
+        "servers": ["3", "5", "7"],
+        "replicas": ["1", "full"],
+        "writes_percent": ["1", "5", "10"],
+    },
+    "asl16/2k": {"servers": ["3", "7"], "replicas": ["1", "full"], "writes_percent": ["1", "10"]},
+    "asl18/baseline-one-server": {"clients": OF_C18, "operation": BOTH},
+    "asl18/baseline-two-servers": {"clients": ["2", "4", "8", "16", "32", "64"], "operation": BOTH},
+    "asl18/one-middleware": {"clients": OF_C18, "proxy.workers": WORKERS, "operation": BOTH},
+    "asl18/two-middlewares": {"clients": OF_C18, "proxy.workers": WORKERS, "operation": BOTH},
+    "asl18/full-writes": {"clients": OF_C18, "proxy.workers": WORKERS},
+    "asl18/multiget": {"multi_key_get": ["1", "3", "6", "9"], "parts": ["whole", "sharded"]},
+    "asl18/2k": {
+        "servers": ["1", "3"],
+        "middlewares": ["1", "2"],
+        "proxy.workers": ["8", "32"],
+        "operation": BOTH,
+    },
+    "asl15/scalability": {"clients": every(10, 120, 10), "services": ["1", "2"]},
+    "asl15/db-baseline": {"clients": every(10, 120, 10)},
+    "asl15/mw-baseline": {"clients": every(10, 120, 10)},
+    "asl15/client-baseline": {"clients": every(10, 120, 10)},
+    "asl15/2k": {"clients": ["60", "120"], "services": ["1", "2"], "connections": ["20", "40"]},
+}
+
+
+@pytest.mark.parametrize("name", LEVELS)
+def test_every_experiment_has_the_levels_of_its_study(name):
+    spec = read_spec(EXPERIMENTS / f"{name}.toml")
+    found = {factor.name: {level.label for level in factor.levels} for factor in spec.factors}
+    assert {
+        factor for factor, labels in LEVELS[name].items() if not set(labels) <= found.get(factor, set())
+    } == set()
+    assert spec.design.blocks >= 3 or "stopping" in (EXPERIMENTS / f"{name}.toml").read_text()
+
+
+def test_the_list_of_experiments_names_every_specification_of_a_study():
+    page = (EXPERIMENTS.parent / "docs" / "study-experiments.md").read_text()
+    for path in (EXPERIMENTS / "studies").glob("*.toml"):
+        for spec in re.findall(r'^spec = "\.\./(.*?)"', path.read_text(), re.M):
+            rows = [line for line in page.splitlines() if f"`{spec}`" in line]
+            assert rows and f"`{path.stem}`" in rows[0], f"{path.name}: {spec}"
+
+
 def test_the_demonstration_shows_every_key():
     text = (EXPERIMENTS / "demo.toml").read_text()
     parts = {"system": System, "load": Load, "design": Design, "gates": Gates, "testbed": TestbedSettings}

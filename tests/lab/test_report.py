@@ -37,6 +37,7 @@ FIGURES = [
     "response-by-replicas",
     "response-distribution",
     "response-histogram",
+    "response-histograms",
     "response-mean",
     "response-percentiles",
     "stage-distribution",

@@ -27,7 +27,7 @@ VERDICTS = {"yes": "reproduced", "no": "contradicted", "undecided": "undecided",
 _HEADINGS = ("finding", "theirs", "ours", "95 % interval", "rule", "verdict", "blocks")
 _COUNTED = " findings: "
 # The figures of the page with all configurations.
-_SHOWN = ("response-histogram", "both-views", "stage-times")
+_SHOWN = ("response-histograms", "response-histogram", "both-views", "stage-times")
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ DRAWERS = {
         load.throughput_per_client,
         results.distribution,
         shapes.histogram,
+        shapes.histograms,
         by_factor.by_factor,
         conditions.relative,
         inside.comparisons,

@@ -82,3 +82,56 @@ def histogram(content: Content) -> Figure | None:
         alt.layer(bars, line, text).add_params(*lists, parameter),
         further=further,
     )
+
+
+def histograms(content: Content) -> Figure | None:
+    """Histograms of all lines in one chart, at a middle level of the factor along the figures."""
+    levels = list(dict.fromkeys(c.x for c in content.configurations))
+    if not levels or len(content.series) < 2:
+        return None
+    # The largest levels are often beyond saturation, and the smallest show no difference.
+    level = levels[len(levels) // 2]
+    found = [
+        (c.series, shape)
+        for c in content.configurations
+        if c.x == level and (shape := c.shapes.get("all") or c.shapes.get("get"))
+    ]
+    if len(found) < 2:
+        return None
+    rows: list[Row] = [
+        {
+            "series": series,
+            "from_ns": bar.from_ns,
+            "to_ns": bar.to_ns,
+            "density_per_ms": bar.density_per_ms,
+        }
+        for series, shape in found
+        for bar in shape.bars
+    ]
+    x = alt.X("from_ms:Q", title="response time (ms)", scale=alt.Scale(zero=False))
+    names = distinct(rows, "series")
+    chart = (
+        alt.Chart(values(rows))
+        .transform_calculate(
+            from_ms="datum.from_ns / 1e6",
+            to_ms="datum.to_ns / 1e6",
+            share="datum.density_per_ms * (datum.to_ns - datum.from_ns) / 1e6",
+        )
+        .mark_bar(opacity=0.5, binSpacing=0)
+        .encode(
+            x=x.bin("binned"),
+            x2="to_ms:Q",
+            y=alt.Y("share:Q", title="share of the requests", stack=None),
+            color=alt.Color("series:N", title=None, scale=style.colour(names), sort=names),
+            tooltip=[
+                "series:N",
+                *(alt.Tooltip(f"{name}:Q", format=".4~g") for name in ("from_ms", "share")),
+            ],
+        )
+    )
+    at = f"{content.axes.x} = {level:g}" if isinstance(level, float | int) else f"{content.axes.x} = {level}"
+    caption = (
+        "All requests of all trials up to the 99th percentile. Bars of one line are equally wide; "
+        "wide ones contain more requests."
+    )
+    return Figure("response-histograms", f"Response time histograms, {at}", caption, alt.layer(chart))
