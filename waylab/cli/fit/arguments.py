@@ -32,7 +32,19 @@ def add_fit_commands(parts: Any) -> None:
         metavar="FILE",
         help="write a page with a slider for every setting that was measured at several levels; it needs no network",
     )
-    predict.set_defaults(command=later(_COMMANDS, "predict"))
+    predict.add_argument(
+        "--profile",
+        metavar="PHASES",
+        help="response, queue and losses over time, for example "
+        "'60s at 20k, 30s outage of one server, 60s at 20k', and how long until all is normal again",
+    )
+    predict.add_argument(
+        "--arrivals",
+        type=Path,
+        metavar="FILE",
+        help="with --profile: recorded times of arrival in seconds, one a line; bursts like theirs beside Poisson",
+    )
+    predict.set_defaults(command=later("waylab.cli.fit.profile", "predict"))
 
     explain = parts.add_parser(
         "explain",

@@ -171,7 +171,7 @@ def _stretched(batch: _Batch, means: Callable[[Array], _Means], is_open: bool) -
     def wanted(stretch: Array) -> Array:
         found = means(batch.slower(stretch))
         busy = np.minimum(found.rate[:, None] * batch.visits * found.times, batch.queues)
-        return _crowding(threads, batch.on_host(busy), batch.cores)
+        return crowding(threads, batch.on_host(busy), batch.cores)
 
     most = np.maximum(1.0, threads / batch.cores)
     if (most <= 1).all():
@@ -205,7 +205,7 @@ def _root(gap: Callable[[Array], Array], high: Array) -> Array:
     return np.asarray(np.where(none, 0.0, place))
 
 
-def _crowding(threads: Array, busy: Array, cores: Array) -> Array:
+def crowding(threads: Array, busy: Array, cores: Array) -> Array:
     """How much longer a thread runs beside the others that are busy: E max(1, k / cores), itself among the k."""
     share = np.clip(busy / np.maximum(threads, 1), 1e-12, 1 - 1e-12)
     others = threads - 1

@@ -215,10 +215,7 @@ def _value(name: str, field: str, text: str) -> float | int:
                 raise ValueError
             return share
         if field in ("think_s", "service_s"):
-            match = _TIME.fullmatch(text)
-            if text not in ("none", "0") and match is None:
-                raise ValueError
-            return float(match[1]) * _SECONDS[match[2]] if match else 0.0
+            return 0.0 if text in ("none", "0") else time_of(text)
         if field == "value_bytes":
             size, known = _bytes(text)
             if not known:
@@ -242,6 +239,18 @@ def _value(name: str, field: str, text: str) -> float | int:
         }.get(field, f"a number from 1 to {_CLIENTS_MAX if field == 'clients' else _COUNT_MAX}")
         raise LabError(f"--set {name}: {text[:40]!r} is not a value; give {example}") from None
     return count
+
+
+def time_of(text: str) -> float:
+    """Seconds of a time with a unit, or the mean of `exp:` and `fixed:`.
+
+    Raises:
+        ValueError: for anything else.
+    """
+    match = _TIME.fullmatch(text)
+    if match is None:
+        raise ValueError(text)
+    return float(match[1]) * _SECONDS[match[2]]
 
 
 def number_with_suffix(text: str) -> float:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from waylab.fit.interface import ModelPrediction, RefusedFitError
 from waylab.fit.observations import ModelSettings, TrialObservation
+from waylab.predict.profile import ProfileResult
 from waylab.predict.runs.capacity import CapacityPlan
 from waylab.predict.runs.chosen import FittedChosen
 from waylab.predict.runs.explain import Explanation
@@ -116,3 +118,8 @@ def capacity_frame(found: CapacityPlan) -> DataFrame:
             for place, one in enumerate((*found.options, *found.cheaper))
         ]
     )
+
+
+def profile_frame(found: ProfileResult) -> DataFrame:
+    """One row for each window of a load profile."""
+    return _frame([asdict(one) for one in found.windows])
