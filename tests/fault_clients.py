@@ -13,6 +13,7 @@ import zlib
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from fault_end import End
 from fault_policies import REPLY_TIMEOUT_S, Policy
 
 # How long a reply may take. A longer wait counts as a lost reply.
@@ -153,44 +154,46 @@ class History:
 class Writer(threading.Thread):
     """The only client that writes its keys."""
 
-    def __init__(self, policy: Policy, number: int, ports: "Ports", counts: Counts, until: float):
+    def __init__(self, policy: Policy, number: int, ports: list[int], counts: Counts, end: End):
         super().__init__(daemon=True)
-        self.ports, self.counts, self.until = ports, counts, until
+        self.ports, self.counts, self.end = ports, counts, end
         self.number, self.source = number, random.Random(f"{policy.name}{number}")
         self.histories = {key: History(policy) for key in own_keys(number)}
-        self.connection: Connection | None = None
+        # One to each proxy.
+        self.connections: list[Connection] = []
         self.version = 0
         self.token = b"1"
 
     def run(self) -> None:
         """Send requests until the end."""
         opened = 0.0
-        while time.monotonic() < self.until:
+        while not self.end.is_reached():
             try:
                 age_s = time.monotonic() - opened
-                if self.connection is None or age_s > STAYS_S or (age_s > 1 and self.source.random() < 0.01):
+                if not self.connections or age_s > STAYS_S or (age_s > 1 and self.source.random() < 0.01):
                     self.reconnect()
                     opened = time.monotonic()
                 self.step()
             except LostError as error:
                 self.counts.lost.append(f"writer {self.number}: {error}")
-                self.connection = None
+                self.connections = []
             except (WrongError, ValueError) as error:
                 self.counts.wrong.append(f"writer {self.number}: {error}")
-                self.connection = None
+                self.connections = []
             time.sleep(self.source.expovariate(1 / THINK_S))
-        if self.connection:
-            self.connection.close()
+        for connection in self.connections:
+            connection.close()
 
     def reconnect(self) -> None:
         """Leave with `quit`, and connect again: after a hand-over, to the new process."""
-        if self.connection:
-            self.connection.send(b"quit\r\n")
+        while self.connections:
+            connection = self.connections.pop()
+            connection.send(b"quit\r\n")
             self.counts.commands.add("quit")
-            if not self.connection.is_at_end():
+            if not connection.is_at_end():
                 raise WrongError("a reply to quit")
-            self.connection.close()
-        self.connection = Connection(self.ports.proxy)
+            connection.close()
+        self.connections = [Connection(port) for port in self.ports]
 
     def step(self) -> None:
         """Send one request, and check the reply."""
@@ -215,14 +218,14 @@ class Writer(threading.Thread):
             self.other(key)
 
     def request(self, command: str, text: bytes) -> Connection:
-        """Send one request."""
-        assert self.connection
+        """Send one request through one of the proxies."""
+        connection = self.source.choice(self.connections)
         self.counts.commands.add(command)
         try:
-            self.connection.send(text)
+            connection.send(text)
         except OSError as error:
             raise LostError(f"{error!r} while sending {text[:30]!r}") from error
-        return self.connection
+        return connection
 
     def ended(self, line: bytes, *expected: bytes) -> bool:
         """Whether a line is one of the expected replies; an error that a failure may cause is not."""
@@ -261,10 +264,10 @@ class Writer(threading.Thread):
     def meta_get(self, key: str) -> None:
         """Read a key with `mg`."""
         sent = time.monotonic()
-        line = self.request("mg", f"mg {key} v\r\n".encode()).line()
+        connection = self.request("mg", f"mg {key} v\r\n".encode())
+        line = connection.line()
         if line.startswith(b"VA "):
-            assert self.connection
-            self.check(key, self.connection.block(int(line.split()[1])), sent)
+            self.check(key, connection.block(int(line.split()[1])), sent)
         self.ended(line, b"VA ", b"EN")
 
     def meta_write(self, key: str) -> None:
@@ -282,13 +285,13 @@ class Writer(threading.Thread):
     def token_of(self, key: str) -> int | None:
         """Return the cas token of a key, or none if there is none."""
         sent = time.monotonic()
-        line = self.request("mg", f"mg {key} c v\r\n".encode()).line()
+        connection = self.request("mg", f"mg {key} c v\r\n".encode())
+        line = connection.line()
         if not line.startswith(b"VA "):
             self.ended(line, b"EN")
             return None
-        assert self.connection
         words = line.split()
-        self.check(key, self.connection.block(int(words[1])), sent)
+        self.check(key, connection.block(int(words[1])), sent)
         self.counts.answered += 1
         return int(words[2].removeprefix(b"c"))
 
@@ -385,13 +388,6 @@ def own_keys(number: int) -> list[str]:
     return [f"w{number}k{place}" for place in range(KEYS)]
 
 
-@dataclass
-class Ports:
-    """Where the proxy listens."""
-
-    proxy: int
-
-
 class Hostile(threading.Thread):
     """A client that pipelines large multi-gets and reads slowly, half-closes or vanishes, again and again."""
 
@@ -399,9 +395,9 @@ class Hostile(threading.Thread):
     KEYS = 8
     PIPELINED = 12
 
-    def __init__(self, policy: Policy, ports: Ports, counts: Counts, until: float):
+    def __init__(self, policy: Policy, port: int, counts: Counts, end: End):
         super().__init__(daemon=True)
-        self.ports, self.counts, self.until = ports, counts, until
+        self.port, self.counts, self.end = port, counts, end
         self.source = random.Random(f"{policy.name}hostile")
         self.keys = [f"h{place}" for place in range(self.KEYS)]
 
@@ -414,7 +410,7 @@ class Hostile(threading.Thread):
             "a client vanishes",
             "a client never reads",
         )
-        while time.monotonic() < self.until - 3:
+        while self.end.left_s() > 3:
             place = self.source.randrange(len(acts))
             self.counts.events[names[place]] = self.counts.events.get(names[place], 0) + 1
             try:
@@ -427,7 +423,7 @@ class Hostile(threading.Thread):
 
     def store_large(self) -> None:
         """Store the large values. A failing server may refuse them."""
-        connection = Connection(self.ports.proxy)
+        connection = Connection(self.port)
         self.counts.events["large values"] = self.counts.events.get("large values", 0) + 1
         for key in self.keys[: 1 + self.source.randrange(self.KEYS)]:
             connection.send(f"set {key} 0 600 {len(self.VALUE)}\r\n".encode() + self.VALUE + b"\r\n")
@@ -438,7 +434,7 @@ class Hostile(threading.Thread):
 
     def pipeline(self, count: int) -> Connection:
         """Send this number of large multi-gets."""
-        connection = Connection(self.ports.proxy)
+        connection = Connection(self.port)
         connection.stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
         connection.send(f"get {' '.join(self.keys)}\r\n".encode() * count)
         return connection

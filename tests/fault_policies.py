@@ -40,6 +40,8 @@ class Policy:
     routes: tuple[tuple[str, str], ...] = ()
     # Another process takes over, instead of reloads.
     hands_over: bool = False
+    # The clients use all of them.
+    proxies: int = 1
 
     @property
     def may_be_late(self) -> bool:
@@ -50,10 +52,14 @@ class Policy:
     def mends(self) -> bool:
         """Whether a failed write is never applied after a later one.
 
-        With one replica it may be, and a new process does not know what the old one had to delete.
+        With one replica it may be, and a new process, or another proxy, does not know what a proxy has to delete.
         """
         own = self.pools[0].settings
-        return not self.hands_over and (own.get("replicas", 1) > 1 or "failover-pool" in own)
+        return (
+            not self.hands_over
+            and self.proxies == 1
+            and (own.get("replicas", 1) > 1 or "failover-pool" in own)
+        )
 
     def own_servers(self) -> dict[str, int]:
         """Return the numbers of servers of the pools that have their own."""
@@ -215,7 +221,19 @@ POLICIES = (
             Pool("old", 2, servers_of="main"),
             Pool("others", 1),
         ),
+        # The replies to large multi-gets are longer than that.
+        {"reply-max": "1m"},
         routes=(("memtier-", "others"),),
+    ),
+    # What several proxies before the same servers may be used with: all replicas must accept a write and reads use the
+    # primary, or there is one replica.
+    Policy(
+        "two-proxies",
+        (Pool("main", SERVERS, {"replicas": 3, "writes": "all", "reads": "primary"}), Pool("single", 2)),
+        # The largest values of hostile clients are longer than that.
+        {"reply-max": "600k"},
+        routes=(("w1", "single"),),
+        proxies=2,
     ),
     Policy(
         "hand-over",

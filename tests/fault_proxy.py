@@ -6,10 +6,10 @@ import signal
 import subprocess
 import threading
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from fault_clients import Ports
 from fault_policies import Policy, Spelling, proxy_file, toml
 from programs import WAYSTAGE, connect, free_ports
 
@@ -20,6 +20,7 @@ EVENTS = {
     "suffix": "reload that renames the pools",
     "host": "reload that writes addresses in another way",
     "hand-over": "hand-over to another process",
+    "several": "two proxies use the same servers",
 }
 
 
@@ -36,11 +37,17 @@ class Process:
             text=True,
             errors="replace",
             env={**os.environ, "MALLOC_ARENA_MAX": "2"},
+            # Ctrl-C at a terminal must not end the proxies before their clients.
+            start_new_session=True,
         )
         self.lines: list[str] = []
         self.changed = threading.Condition()
         threading.Thread(target=self._read, daemon=True).start()
-        self.wait_for("ready on")
+        try:
+            self.wait_for("ready on")
+        except AssertionError:
+            self.kill()
+            raise
 
     def _read(self) -> None:
         assert self.process.stdout
@@ -79,12 +86,11 @@ class Process:
 
 
 class Proxy:
-    """The proxy of one policy: a process, and those that it has replaced."""
+    """One proxy of a policy: a process, and those that it has replaced."""
 
     def __init__(self, policy: Policy, servers: dict[str, list[int]], folder: Path):
         self.policy, self.servers, self.folder = policy, servers, folder
-        (port,) = free_ports(1)
-        self.ports = Ports(port)
+        (self.port,) = free_ports(1)
         self.events: dict[str, int] = {}
         self.counters: dict[str, int] = {}
         self.peak_mib = 0
@@ -94,12 +100,12 @@ class Proxy:
         self.write(self.spelling)
         self.former: list[Process] = []
         self.current = Process(["--config", str(self.file)])
-        connect(port).close()
+        connect(self.port).close()
 
     def write(self, spelling: Spelling) -> None:
         """Write the configuration file."""
         document = proxy_file(self.policy, self.servers, spelling, str(self.folder))
-        document["listen"] = f"127.0.0.1:{self.ports.proxy}"
+        document["listen"] = f"127.0.0.1:{self.port}"
         self.file.write_text(toml(document))
 
     def change(self, number: int) -> None:
@@ -146,7 +152,7 @@ class Proxy:
         return {name.removeprefix("waystage_"): int(value) for _, name, value in lines if value.isdigit()}
 
     def _text(self) -> bytes:
-        with connect(self.ports.proxy) as stream:
+        with connect(self.port) as stream:
             stream.sendall(b"stats\r\n")
             text = b""
             while not text.endswith(b"END\r\n"):
@@ -155,19 +161,14 @@ class Proxy:
                 text += got
         return text
 
-    def resources_after(self, before: dict[str, int], patience_s: float) -> dict[str, int]:
-        """Return the numbers of descriptors and threads, when they are not larger than before or the time is over."""
-        deadline = time.monotonic() + patience_s
-        while True:
-            now = self.current.resources()
-            if all(now[name] <= before[name] for name in now) or time.monotonic() > deadline:
-                return now
-            time.sleep(0.2)
+    def note_peak(self) -> None:
+        """Record the largest memory of a process so far."""
+        self.peak_mib = max(process.peak_mib() for process in (*self.former, self.current))
 
     def end(self) -> list[str]:
         """Stop all processes; return what was wrong with their ends."""
         broken = []
-        self.peak_mib = max(process.peak_mib() for process in (*self.former, self.current))
+        self.note_peak()
         self.current.process.send_signal(signal.SIGTERM)
         for process in (*self.former, self.current):
             try:
@@ -183,3 +184,78 @@ class Proxy:
         """End all processes that still run."""
         for process in (*self.former, self.current):
             process.kill()
+
+
+class Proxies:
+    """The proxies of one policy, before the same servers. Each has a configuration file of its own."""
+
+    def __init__(self, policy: Policy, servers: dict[str, list[int]], folder: Path):
+        self.all: list[Proxy] = []
+        try:
+            for number in range(policy.proxies):
+                own = folder / f"proxy-{number}"
+                own.mkdir(parents=True, exist_ok=True)
+                self.all.append(Proxy(policy, servers, own))
+        except BaseException:
+            self.kill()
+            raise
+
+    @property
+    def ports(self) -> list[int]:
+        """The ports on which they listen."""
+        return [proxy.port for proxy in self.all]
+
+    def change(self, number: int) -> None:
+        """Reload one proxy after the other, or let another process take over."""
+        self.all[number % len(self.all)].change(number // len(self.all))
+
+    def resources(self) -> dict[str, int]:
+        """Return the numbers of descriptors and threads of all proxies."""
+        return _sum(proxy.current.resources() for proxy in self.all)
+
+    def resources_after(self, before: dict[str, int], patience_s: float) -> dict[str, int]:
+        """Return the numbers of descriptors and threads, when they are not larger than before or the time is over."""
+        deadline = time.monotonic() + patience_s
+        while True:
+            now = self.resources()
+            if all(now[name] <= before[name] for name in now) or time.monotonic() > deadline:
+                return now
+            time.sleep(0.2)
+
+    def count_up(self) -> dict[str, int]:
+        """Return the counters since the start."""
+        for proxy in self.all:
+            proxy.count_up()
+        return _sum(proxy.counters for proxy in self.all)
+
+    def events(self) -> dict[str, int]:
+        """Return what has happened to the proxies, and how often."""
+        return _sum(
+            [*(proxy.events for proxy in self.all), {EVENTS["several"]: 1} if len(self.all) > 1 else {}]
+        )
+
+    def peak_mib(self) -> int:
+        """Return the largest memory of one process, as it was recorded last."""
+        return max(proxy.peak_mib for proxy in self.all)
+
+    def note_peak(self) -> None:
+        """Record the largest memory of each process so far."""
+        for proxy in self.all:
+            proxy.note_peak()
+
+    def end(self) -> list[str]:
+        """Stop all processes; return what was wrong with their ends."""
+        return [line for proxy in self.all for line in proxy.end()]
+
+    def kill(self) -> None:
+        """End all processes that still run."""
+        for proxy in self.all:
+            proxy.kill()
+
+
+def _sum(parts: Iterable[dict[str, int]]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for part in parts:
+        for name, value in part.items():
+            total[name] = total.get(name, 0) + value
+    return total

@@ -9,21 +9,25 @@ docs/consistency.md describes the report and the guarantees. test_fault_run.py r
 """
 
 import argparse
+import copy
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fault_clients import Counts, Hostile, Writer, own_keys, value
+from fault_end import End, wait_for
 from fault_policies import POLICIES, Policy
-from fault_proxy import Proxy
+from fault_proxy import Proxies
 from fault_servers import Servers
 from programs import WAYSTAGE, connect
 
@@ -40,6 +44,8 @@ HAND_OVER_S = (2.0, 20.0)
 MEMORY_MIB = 320
 # How long a proxy may take to close connections that it no longer needs.
 RELEASE_S = 20.0
+# How long clients may take to end after a signal.
+STOPPED_S = 5.0
 # Connections to servers that are open at the end and were not yet at the start, on a busy machine.
 SPARE = {"descriptors": 12}
 # Values that no policy may return. An older value is allowed where not all replicas must accept a write.
@@ -62,6 +68,8 @@ class Report:
     before: dict[str, int] = field(default_factory=dict)
     after: dict[str, int] = field(default_factory=dict)
     peak_mib: int = 0
+    # A signal has ended the run. Descriptors and threads are then not counted at the end.
+    is_stopped: bool = False
     broken: list[str] = field(default_factory=list)
 
 
@@ -82,22 +90,43 @@ def load_command(port: int, seconds: float, summary: Path) -> list[str]:
     return [*command, "--test-time", f"{seconds}s", "--json-out-file", str(summary)]
 
 
-def start_load(proxy: Proxy, seconds: float, folder: Path) -> subprocess.Popen[bytes]:
+def start_load(
+    proxies: Proxies, seconds: float, folder: Path, stop: threading.Event
+) -> subprocess.Popen[bytes]:
     """Start the load generator, and wait until it has stored every key and reads.
 
     The load generator exits if one of these stores fails, for example on a busy machine. It is then started again.
     """
-    command = load_command(proxy.ports.proxy, seconds, folder / "load.json")
+    proxy = proxies.all[0]
+    command = load_command(proxy.port, seconds, folder / "load.json")
     deadline = time.monotonic() + PREFILL_S
     while True:
         with (folder / "load.txt").open("w") as output:
-            load = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+            load = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
         while load.poll() is None:
-            if proxy.has_read():
+            if stop.is_set() or proxy.has_read():
                 return load
             time.sleep(0.05)
-        if time.monotonic() > deadline:
+        if stop.is_set() or time.monotonic() > deadline:
             return load
+
+
+def end_load(
+    load: subprocess.Popen[bytes], patience_s: float, folder: Path, stop: threading.Event
+) -> dict[str, Any]:
+    """Wait for the load generator, or end it after a stop; return its summary, empty if there is none."""
+    deadline = time.monotonic() + patience_s
+    while load.poll() is None and not stop.is_set() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    if stop.is_set():
+        load.send_signal(signal.SIGINT)
+        # It has no summary if it had not begun to measure.
+        with suppress(subprocess.TimeoutExpired, OSError, ValueError):
+            load.wait(timeout=STOPPED_S)
+            return dict(json.loads((folder / "load.json").read_text()))
+        return {}
+    load.wait(timeout=1)
+    return dict(json.loads((folder / "load.json").read_text()))
 
 
 def store_old_values(port: int) -> None:
@@ -109,70 +138,82 @@ def store_old_values(port: int) -> None:
             assert stream.recv(100) == b"STORED\r\n"
 
 
-def change_until(proxy: Proxy, until: float, source: random.Random, failures: list[str]) -> None:
-    """Reload the configuration, or hand over to another process, again and again until this moment."""
+def change_until(end: End, proxies: Proxies, source: random.Random, failures: list[str]) -> None:
+    """Reload the configuration, or hand over to another process, again and again until this end."""
     number = 0
-    shortest_s, longest_s = HAND_OVER_S if proxy.policy.hands_over else CHANGE_S
+    shortest_s, longest_s = HAND_OVER_S if proxies.all[0].policy.hands_over else CHANGE_S
     # A short run needs some, too.
-    longest_s = max(shortest_s, min(longest_s, (until - time.monotonic()) / 3))
+    longest_s = max(shortest_s, min(longest_s, end.left_s() / 3))
     try:
         while True:
-            pause_s = source.uniform(shortest_s, longest_s)
-            time.sleep(max(0.0, min(pause_s, until - time.monotonic())))
-            if time.monotonic() >= until:
+            end.sleep(source.uniform(shortest_s, longest_s))
+            if end.is_reached():
                 return
             number += 1
-            proxy.change(number)
+            proxies.change(number)
     except (AssertionError, OSError) as error:
         failures.append(f"change {number} of the proxy failed: {error!r}")
 
 
-def play(report: Report, folder: Path, seconds: float, seed: int) -> None:
-    """Run one policy and fill its report."""
+def play(report: Report, folder: Path, seconds: float, seed: int, stop: threading.Event) -> None:
+    """Run one policy and fill its report. After a stop, the report has what was seen until then."""
     policy, source = report.policy, random.Random(seed)
-    servers, proxy, load = Servers(policy.own_servers()), None, None
+    servers, proxies, load = Servers(policy.own_servers()), None, None
     ports = policy.all_ports(servers.ports())
     try:
         if policy.has_old_values:
             store_old_values(ports["old"][0])
-        proxy = Proxy(policy, ports, folder)
+        proxies = Proxies(policy, ports, folder)
         time.sleep(0.5)
-        report.before = proxy.current.resources()
+        report.before = proxies.resources()
         if not policy.hands_over:
-            load = start_load(proxy, seconds, folder)
-        end = time.monotonic() + seconds
-        writers = [Writer(policy, number, proxy.ports, report.clients, end) for number in range(WRITERS)]
-        clients = [*writers, Hostile(policy, proxy.ports, report.clients, end)]
-        time.sleep(CALM_START_S)
+            load = start_load(proxies, seconds, folder, stop)
+        end, calm = End(seconds, stop), End(seconds - CALM_END_S, stop)
+        writers = [Writer(policy, number, proxies.ports, report.clients, end) for number in range(WRITERS)]
         changes = threading.Thread(
-            target=change_until, args=(proxy, end - CALM_END_S, random.Random(seed + 1), report.broken)
+            target=change_until,
+            args=(calm, proxies, random.Random(seed + 1), report.broken),
+            daemon=True,
         )
-        for thread in (*clients, changes):
+        threads = [*writers, Hostile(policy, proxies.ports[0], report.clients, end), changes]
+        end.sleep(CALM_START_S)
+        for thread in threads:
             thread.start()
-        servers.disturb(end - CALM_END_S, source, report.events)
-        for thread in (*clients, changes):
-            thread.join(timeout=seconds + 120)
-            if thread.is_alive():
-                report.broken.append("a client of the test did not end")
+        servers.disturb(calm, source, report.events)
+        have_ended = wait_for(threads, seconds + 120, stop, STOPPED_S)
+        if not (have_ended or stop.is_set()):
+            report.broken.append("a client of the test did not end")
         if load:
-            load.wait(timeout=seconds + 60)
-            report.load = json.loads((folder / "load.json").read_text())
-        report.after = proxy.resources_after(report.before, RELEASE_S)
-        proxy.count_up()
-        report.broken += proxy.end()
-        if any(pool.servers_of for pool in policy.pools):
-            report.events[SHARED] = 1
-        report.proxy, report.peak_mib = proxy.counters, proxy.peak_mib
-        for name, count in (*proxy.events.items(), *report.clients.events.items()):
-            report.events[name] = report.events.get(name, 0) + count
+            report.load = end_load(load, seconds + 60, folder, stop)
+        if not have_ended:
+            # From now on, a client that has not ended reports only that its proxy ends.
+            report.clients = copy.deepcopy(report.clients)
+        report.is_stopped = stop.is_set()
+        end_proxies(report, proxies)
     finally:
         if load:
             load.kill()
             load.wait()
-        if proxy:
-            proxy.kill()
+        if proxies:
+            proxies.kill()
         servers.end()
     judge(report)
+
+
+def end_proxies(report: Report, proxies: Proxies) -> None:
+    """Add what the proxies have done to the report, and stop them. After a stop, the caller kills them."""
+    if not report.is_stopped:
+        report.after = proxies.resources_after(report.before, RELEASE_S)
+    report.proxy = proxies.count_up()
+    if report.is_stopped:
+        proxies.note_peak()
+    else:
+        report.broken += proxies.end()
+    report.peak_mib = proxies.peak_mib()
+    if any(pool.servers_of for pool in report.policy.pools):
+        report.events[SHARED] = 1
+    for name, count in (*proxies.events().items(), *report.clients.events.items()):
+        report.events[name] = report.events.get(name, 0) + count
 
 
 def judge(report: Report) -> None:
@@ -196,7 +237,7 @@ def judge(report: Report) -> None:
     for name, count in report.before.items():
         if report.after.get(name, 0) > count + SPARE.get(name, 0):
             report.broken.append(f"{report.after[name]} {name}, {count} at the start")
-    if not report.events:
+    if not report.events and not report.is_stopped:
         report.broken.append("nothing happened: give more seconds")
 
 
@@ -219,7 +260,7 @@ def lines(report: Report) -> list[str]:
             f"{verification['unexpected_reply']} unexpected replies"
         )
     resources = ", ".join(
-        f"{name} {count} to {report.after.get(name)}" for name, count in report.before.items()
+        f"{name} {count} to {report.after.get(name, '?')}" for name, count in report.before.items()
     )
     text += [
         f"  clients: {clients.answered} replies and {clients.failed} errors, {clients.checked} values checked: "
@@ -230,16 +271,22 @@ def lines(report: Report) -> list[str]:
     return text
 
 
-def run(seconds: float, seed: int, folder: Path, policies: tuple[Policy, ...] = POLICIES) -> list[Report]:
-    """Run policies at the same time, each in its own folder."""
+def run(
+    seconds: float,
+    seed: int,
+    folder: Path,
+    policies: tuple[Policy, ...] = POLICIES,
+    stop: threading.Event | None = None,
+) -> list[Report]:
+    """Run policies at the same time, each in its own folder. They end early when `stop` is set."""
     reports = [Report(policy) for policy in policies]
-    start = time.monotonic()
+    start, stop = time.monotonic(), stop or threading.Event()
 
     def guarded(report: Report, number: int) -> None:
         own = folder / report.policy.name
         own.mkdir(parents=True, exist_ok=True)
         try:
-            play(report, own, seconds, seed * len(POLICIES) + number)
+            play(report, own, seconds, seed * len(POLICIES) + number, stop)
         # The other policies continue after any error, and are reported.
         except Exception as error:
             report.broken.append(
@@ -251,13 +298,17 @@ def run(seconds: float, seed: int, folder: Path, policies: tuple[Policy, ...] = 
     ]
     for thread in threads:
         thread.start()
-    while running := sum(thread.is_alive() for thread in threads):
-        # A process that waits for a processor for half a minute looks as if it hung. The load average shows it.
-        passed_s, waiting = time.monotonic() - start, os.getloadavg()[0]
-        state = f"{passed_s:.0f} of {seconds:.0f} s, {running} policies, load average {waiting:.0f}"
-        print(state, *complaints(reports), sep="\n  ", file=sys.stderr, flush=True)
-        for thread in threads:
-            thread.join(timeout=PROGRESS_S / len(threads))
+    try:
+        while running := sum(thread.is_alive() for thread in threads):
+            # A process that waits for a processor for half a minute looks as if it hung. The load average shows it.
+            passed_s, waiting = time.monotonic() - start, os.getloadavg()[0]
+            state = f"{passed_s:.0f} of {seconds:.0f} s, {running} policies, load average {waiting:.0f}"
+            print(state, *complaints(reports), sep="\n  ", file=sys.stderr, flush=True)
+            for thread in threads:
+                thread.join(timeout=PROGRESS_S / len(threads))
+    finally:
+        # The threads end their servers and proxies, also if this one is interrupted.
+        stop.set()
     return reports
 
 
@@ -288,13 +339,26 @@ def main() -> None:
         parser.error(
             f"--policy {arguments.policy}: give one of {', '.join(policy.name for policy in POLICIES)}"
         )
+    stop, signals = threading.Event(), list[int]()
+
+    def stop_on(number: int, _: object) -> None:
+        signals.append(number)
+        stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop_on)
+    start = time.monotonic()
     with tempfile.TemporaryDirectory() as temporary:
-        reports = run(arguments.seconds, arguments.seed, arguments.folder or Path(temporary), policies)
+        reports = run(arguments.seconds, arguments.seed, arguments.folder or Path(temporary), policies, stop)
     for report in reports:
         print("\n".join(lines(report)))
+    if any(report.broken for report in reports):
+        sys.exit(1)
+    if signals:
+        print(f"stopped by {signal.Signals(signals[0]).name} after {time.monotonic() - start:.0f} s")
+        sys.exit(128 + signals[0])
     if not ejections(reports):
         sys.exit("no proxy ejected a server; give more seconds")
-    sys.exit(any(report.broken for report in reports))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import threading
 import time
 from contextlib import suppress
 
+from fault_end import End
 from programs import MEMCACHED, WAYSTAGE, connect, free_ports, missing
 
 # How long a fault lasts, and how long the servers then run without a fault.
@@ -50,7 +51,10 @@ class Server:
         """
         embedded = [str(WAYSTAGE), "cache", "--listen", f"127.0.0.1:{self.port}"]
         command = embedded if missing("memcached") else [*MEMCACHED, str(self.port), "-m", "128", "-I", "2m"]
-        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        # In a session of its own: Ctrl-C at a terminal must not end the servers before their clients.
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
         with connect(self.port) as stream, stream.makefile("rb") as replies:
             stream.sendall(b"stats\r\n")
             lines = iter(replies.readline, b"END\r\n")
@@ -164,18 +168,18 @@ class Servers:
             for name, servers in self.of_pool.items()
         }
 
-    def disturb(self, until: float, source: random.Random, counts: dict[str, int]) -> None:
-        """Let one fault after another happen until this moment. The first pool has most of them."""
+    def disturb(self, end: End, source: random.Random, counts: dict[str, int]) -> None:
+        """Let one fault after another happen until this end. The first pool has most of them."""
         names = list(self.of_pool)
         # A short run needs several, too.
-        away_most_s = max(AWAY_S[0], min(AWAY_S[1], (until - time.monotonic()) / 10))
-        while time.monotonic() < until:
+        away_most_s = max(AWAY_S[0], min(AWAY_S[1], end.left_s() / 10))
+        while not end.is_reached():
             pool = names[0] if source.random() < 0.6 else source.choice(names)
-            longest_s = max(AWAY_S[0], min(away_most_s, until - time.monotonic()))
+            longest_s = max(AWAY_S[0], min(away_most_s, end.left_s()))
             fault, away_s = source.choice(FAULTS), source.uniform(AWAY_S[0], longest_s)
             counts[fault] = counts.get(fault, 0) + 1
             self._happen(fault, pool, away_s, source)
-            time.sleep(max(0.0, min(source.uniform(*PAUSE_S), until - time.monotonic())))
+            end.sleep(source.uniform(*PAUSE_S))
 
     def _happen(self, fault: str, pool: str, away_s: float, source: random.Random) -> None:
         server, relay = source.choice(self.of_pool[pool]), self.relays[pool]

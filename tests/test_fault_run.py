@@ -1,6 +1,11 @@
 """The short form of fault_run.py, and the table of what it uses: docs/test-coverage.md."""
 
+import os
 import re
+import signal
+import subprocess
+import sys
+import time
 import tomllib
 from pathlib import Path
 
@@ -47,6 +52,64 @@ def test_no_policy_breaks_its_guarantees_under_faults(tmp_path):
     # A short run does not draw every command of the list that it draws from.
     check_rows("command", commands | set(OTHERS) | {"gets", "gat", "gats", "stats", "quit"})
     assert set(FAULTS) | set(EVENTS.values()) <= set(table("event", "fault run"))
+
+
+def processes_with(variable):
+    """The command lines of processes whose environment has this variable, by their numbers."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if variable.encode() in (folder / "environ").read_bytes().split(b"\0"):
+                found[int(folder.name)] = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except OSError:
+            # It has ended, or belongs to another user.
+            continue
+    return found
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_run_with_its_report_and_leaves_no_process(tmp_path, number):
+    # All processes of the run inherit this variable.
+    name, value = "WAYSTAGE_TEST_OF_A_SIGNAL", str(tmp_path)
+    command = [
+        sys.executable,
+        str(ROOT / "tests/fault_run.py"),
+        "--seconds",
+        "3600",
+        "--folder",
+        str(tmp_path),
+    ]
+    command += ["--policy", "two-proxies"]
+    run = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, name: value},
+    )
+    try:
+        deadline = time.monotonic() + 120
+        # The load generator is the last one that starts.
+        while not any(" load " in line for line in processes_with(f"{name}={value}").values()):
+            assert run.poll() is None and time.monotonic() < deadline
+            time.sleep(0.1)
+        # The servers, two proxies, the load generator and the run.
+        assert len(processes_with(f"{name}={value}")) > 5
+        time.sleep(2.0)
+        # As Ctrl-C does: to all processes of the terminal's group.
+        os.killpg(run.pid, number)
+        output, _ = run.communicate(timeout=120)
+    finally:
+        run.kill()
+        run.wait()
+        left = processes_with(f"{name}={value}")
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+    assert not left
+    assert run.returncode == 128 + number, output
+    assert output.startswith("two-proxies: ") and "as promised" in output
+    assert re.search(rf"\nstopped by {number.name} after \d+ s\n$", output), output
 
 
 def test_the_proxies_use_the_settings_that_the_table_names():
@@ -133,6 +196,8 @@ def test_a_writer_knows_which_versions_it_may_read():
     assert allowed("all-any", 20.1) == [3, 4]
     # The only replica may still apply a failed write.
     assert allowed("plain-shared", 20.1) == [2, 3, 4]
+    # Another proxy does not know which replica may have the value of a failed write.
+    assert allowed("two-proxies", 20.1) == [2, 3, 4]
     assert allowed("majority-failover", 20.1) == [1, 2, 3, 4]
     assert allowed("majority-failover", 40.0) == [3, 4]
     # The value of the warm-up pool was overwritten at 10 s.
