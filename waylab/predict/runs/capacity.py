@@ -79,8 +79,15 @@ def plan_capacity(
     if reason:
         raise RefusedFitError(reason)
     candidates = _candidates(fitted, base, costs)
-    options = [_option(fitted, layered, one, cost, goal) for one, cost in candidates]
-    good = [one for one in options if one.probability >= PROMISED]
+    options: list[CapacityOption] = []
+    good: list[CapacityOption] = []
+    for one, cost in candidates:
+        options.append(_option(fitted, layered, one, cost, goal))
+        if options[-1].probability >= PROMISED:
+            good.append(options[-1])
+            # Further ones are more expensive, and are not shown.
+            if len(good) == _SHOWN:
+                break
     if not good:
         best = max(options, key=lambda one: one.probability)
         raise LabError(
