@@ -162,6 +162,21 @@ def test_the_printed_page_has_every_chart(browser, reported):
     assert len(re.findall(rb"/Type\s*/Page\b", paper)) >= 3
 
 
+# How far from the top the verdicts and the first figure end, and how far above the figures the verdicts end.
+FIRST_PAGE = """['#rules', '.two', '.key figure'].map(part =>
+  document.querySelector(part).getBoundingClientRect().bottom + scrollY)"""
+# Letter paper with the browser's margins of 0.4 inches has 979 pixels of height; it is lower than A4.
+PAPER = (739, 979)
+
+
+def test_the_first_printed_page_has_the_verdicts_and_a_figure(browser, reported):
+    browser.open(reported / "report.html", width=PAPER[0], ready=DRAWN)
+    browser.call("Emulation.setEmulatedMedia", media="print")
+    rules, verdicts, figure = browser.value(FIRST_PAGE)
+    browser.call("Emulation.setEmulatedMedia", media="")
+    assert rules <= verdicts < figure < PAPER[1]
+
+
 def test_the_campaign_page_fits_a_phone_without_console_messages(browser, reported, tmp_path):
     page = write_campaign([reported, reported.parent], tmp_path / "campaign.html", "All of it")
     for width, dark in ((1200, False), (390, True)):

@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 from made import made_configuration, made_stages, made_system
+from page_text import summary
 from synthetic import (
     PROXY_STAGES_NS,
     START_NS,
@@ -23,6 +24,10 @@ from waylab.fit import fit_slots
 from waylab.fit.observations import observe
 from waylab.models import MM1, ClosedMMc
 from waylab.predict import predict, read_predictions
+from waylab.report import ExperimentFindings, write_findings
+from waylab.report.figures.inside import models
+from waylab.report.page.content import read_content
+from waylab.report.tables.prediction import models_summary_table, models_table
 from waylab.run import create_run
 from waylab.runfolder.files import read_run
 from waylab.runfolder.results import seal
@@ -209,3 +214,22 @@ def test_a_run_that_is_given_twice_is_one_line(run_folder, tmp_path):
     for other in (run_folder, copy):
         with pytest.raises(LabError, match="is the same run as"):
             observe([run_folder, other])
+
+
+def test_no_page_calls_a_difference_from_the_data_of_a_fit_an_error(run_folder, tmp_path, capsys):
+    """All models of this run are fitted to the configurations that they are compared with."""
+    analyse(run_folder)
+    content = predict(run_folder)
+    assert all(entry.reason for entry in content.entries)
+    assert not [fact for fact in content.facts if "off by" in fact]
+    read = read_content(run_folder)
+    tables = models_table(read) + models_summary_table(read)
+    assert "median error" not in tables and ">error<" not in tables
+    assert "description: the model was fitted to" in tables
+    assert "These lines describe configurations that the model was fitted to: M/M/1" in models(read).caption
+    page = write_findings(
+        [ExperimentFindings("e", [run_folder], None)], tmp_path / "e.md", "t", "c"
+    ).read_text()
+    above = page.partition("| M/M/1 black box | description: its own data (")[0].splitlines()
+    assert "median difference" in above[-2] and "error" not in above[-2]
+    assert "off by" not in summary(run_folder, capsys)

@@ -1,6 +1,6 @@
 """What the models say beside what was measured, honestly: `predictions.json`."""
 
-from waylab.predict.described import ModelErrors, model_errors
+from waylab.predict.described import ModelDifferences, descriptions, model_differences
 from waylab.predict.left_out import LeftOutErrors, left_out_errors
 from waylab.predict.operational import Bound, ResponseLaw, bounds, response_law
 from waylab.predict.rules import check_models
@@ -9,12 +9,13 @@ from waylab.predict.run import predict, read_predictions
 __all__ = [
     "Bound",
     "LeftOutErrors",
-    "ModelErrors",
+    "ModelDifferences",
     "ResponseLaw",
     "bounds",
     "check_models",
+    "descriptions",
     "left_out_errors",
-    "model_errors",
+    "model_differences",
     "predict",
     "read_predictions",
     "response_law",

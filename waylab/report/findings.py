@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from waylab.predict import bounds, left_out_errors, model_errors, response_law
+from waylab.predict import bounds, left_out_errors, model_differences, response_law
 from waylab.report.page.content import Content, read_content
 from waylab.report.page.numbers import NONE
 from waylab.report.page.published import unit_of
@@ -28,6 +28,7 @@ _HEADINGS = ("finding", "theirs", "ours", "95 % interval", "rule", "verdict", "b
 _COUNTED = " findings: "
 # The figures of the page with all configurations.
 _SHOWN = ("response-histograms", "response-histogram", "both-views", "stage-times")
+_DESCRIPTION = "description: its own data"
 
 
 @dataclass(frozen=True)
@@ -185,20 +186,20 @@ def _configurations(one: ExperimentFindings, content: Content, page: Path) -> It
 
 
 def _models(content: Content) -> Iterator[str]:
-    """Yield the errors of the models; those of the studies, and those that this project adds."""
-    errors = model_errors(content.predictions)
-    if not errors:
+    """Yield how far the models are off; those of the studies, and those that this project adds."""
+    differences = model_differences(content.predictions)
+    if not differences:
         return
-    yield "| model | compared with | throughput, median error | response time, median error | largest |"
+    yield "| model | compared with | throughput, median difference | response time, median difference | largest |"
     yield "|---|---|---:|---:|---:|"
-    for one in errors:
-        which = "its own data" if one.fitted else "held-out configurations"
-        numbers = " | ".join(map(_error, (one.throughput, one.response, one.largest_response)))
+    for one in differences:
+        which = _DESCRIPTION if one.description else "held-out configurations"
+        numbers = " | ".join(map(_difference, (one.throughput, one.response, one.largest_response)))
         yield f"| {one.model} | {which} ({one.configurations}) | {numbers} |"
     yield ""
 
 
-def _error(value: float | None) -> str:
+def _difference(value: float | None) -> str:
     return NONE if value is None else share_text(value)
 
 

@@ -128,6 +128,32 @@ class LoadMessages(Struct, frozen=True, kw_only=True):
     verified: bool = True  # whether the load generator followed every message
     received: Count = 0  # messages that were received; with verification, they are checked
     peeked: Count = 0  # messages that were read by a peek and stayed in their queue
+    drained: Count | None = None  # messages of `received` that were read after the window
+    lost: Count = 0  # messages that were acknowledged and are missing
+    doubled: Count = 0  # messages that were delivered again after their end
+    torn: Count = 0  # messages that differ from what was sent
+    unknown: Count = 0  # messages that were not sent in this run
+    misdelivered: Count = 0  # messages with another receiver, queue or sender than requested
+    delivered_while_leased: Count = 0  # messages that were delivered under two valid leases
+    ended_early: Count = 0  # messages with a lease that ended early
+    held_too_long: Count = 0  # messages that were held for longer than the redelivery time
+    refused_and_done: Count = 0  # messages that were delivered although their send was refused
+    unread: Count = 0  # messages that were not read in time after the run
+
+    def faults(self) -> dict[str, int]:
+        """Return the counts that make a run invalid, by name."""
+        return {
+            "lost": self.lost,
+            "doubled": self.doubled,
+            "torn": self.torn,
+            "unknown": self.unknown,
+            "misdelivered": self.misdelivered,
+            "delivered while leased": self.delivered_while_leased,
+            "ended early": self.ended_early,
+            "held too long": self.held_too_long,
+            "refused and done": self.refused_and_done,
+            "unread": self.unread,
+        }
 
 
 class LoadSummary(Struct, frozen=True, kw_only=True):

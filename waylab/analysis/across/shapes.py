@@ -53,6 +53,6 @@ def _gamma(values_ns: NDArray[np.int64], counts: NDArray[np.int64]) -> tuple[Gam
         return None, str(error)
     said = (
         f"gamma with shape {found.shape:.3g} and scale {found.scale * 1e-6:.3g} ms, "
-        f"its distribution is off by {100 * found.distance:.1f} % at most"
+        f"a description of these times: the distributions differ by {100 * found.distance:.1f} % at most"
     )
     return found, said

@@ -15,6 +15,7 @@ from hdrh.histogram import HdrHistogram
 from waylab.analysis.trial import histograms
 from waylab.analysis.trial.artifacts import Artifacts
 from waylab.analysis.trial.merged_agreement import merged_disagreements
+from waylab.analysis.trial.message_agreement import message_disagreements
 from waylab.analysis.trial.summary_agreement import summary_disagreements
 from waylab.errors import LabError
 from waylab.runfolder import paths
@@ -115,6 +116,7 @@ def disagreements(
         *_histograms(load, decoded),
         *_seconds(artifacts.plan, load),
         *summary_disagreements(artifacts.plan, load, decoded),
+        *message_disagreements(artifacts.plan, load),
         *merged_disagreements(artifacts.directory, load, required=outcome.manifest),
         *_laws(artifacts.plan, load, laws),
     ]

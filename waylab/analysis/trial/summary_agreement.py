@@ -184,6 +184,8 @@ def _share(cpu: LoadCpu, capacity_s: float) -> Iterator[str]:
 
 def _verification(plan: PlannedTrial, load: LoadSummary) -> Iterator[str]:
     found = load.verification
+    if load.valid and load.reasons:
+        yield f"the run is called valid, but there is a reason why it is not: {load.reasons[0]}"
     if found.unjudged > found.checked:
         yield f"{found.unjudged} values not judged of {found.checked} checked"
     # The values of a reply that ended with an error were checked, too.

@@ -86,7 +86,8 @@ def explain_usl(fit: UslFit) -> list[str]:
                 f"with {number_text(law.peak_clients)} clients; each further client reduces it (beta)."
             )
     lines.append(
-        f"The curve explains {percent_text(fit.r_squared)} of the variation between runs, not its cause."
+        f"The curve describes {percent_text(fit.r_squared)} of the variation between the runs that it was fitted to. "
+        "This is no error of predictions, and no cause."
     )
     return lines + [f"Warning: {warning}." for warning in fit.warnings]
 

@@ -2,6 +2,7 @@
 
 import altair as alt
 
+from waylab.predict import descriptions
 from waylab.report.figures import style
 from waylab.report.figures.figure import (
     LOG,
@@ -184,6 +185,11 @@ def models(content: Content) -> Figure | None:
         "A model is missing if its assumptions do not hold (mostly: utilisation not below 1); "
         "the table says which. Click a name of a line to single it out."
     )
+    described = [name for name in names if name in descriptions(content.predictions)]
+    if described:
+        caption += (
+            f" These lines describe configurations that the model was fitted to: {', '.join(described)}."
+        )
     return Figure(
         "models",
         "Predicted and measured response time",

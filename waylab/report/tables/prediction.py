@@ -41,13 +41,16 @@ def models_table(content: Content) -> str:
         "configuration",
         "parameters",
         "utilisation",
-        "throughput, measured → predicted",
+        "throughput, measured → model",
         "error",
-        "mean response, measured → predicted",
+        "mean response, measured → model",
         "error",
-        "why not",
+        "why no error",
     ]
-    return table(*filled(headings, rows), "Error is predicted / measured - 1.")
+    return table(
+        *filled(headings, rows),
+        "Error is predicted / measured - 1. A description of the data that a model was fitted to has none.",
+    )
 
 
 def models_summary_table(content: Content) -> str:
