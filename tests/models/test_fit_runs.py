@@ -3,10 +3,12 @@
 import dataclasses
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from waylab.cli.fit import capacity as command
 from waylab.cli.fit.capacity import costs_of, goal_of
 from waylab.errors import LabError
 from waylab.fit.interface import Estimate, RefusedFitError
@@ -203,6 +205,8 @@ def test_trials_that_contradict_each_other_are_refused():
         ({"clients": "many"}, "clients.*'many'.*number from 1"),
         ({"srvers": "3"}, "did you mean server"),
         ({"clients": "0"}, "not a value"),
+        ({"clients": "٣"}, "not a value"),
+        ({"clients": "1_0"}, "not a value"),
         ({"replicas": "5"}, "only 3 servers"),
         ({"connections": "4"}, "the measured system has none"),
     ],
@@ -274,7 +278,9 @@ def test_a_wrong_goal_is_one_line(text: str):
         goal_of(text)
 
 
-@pytest.mark.parametrize("text", ["", "server", "server=0", "clients=1", "server=nan"])
+@pytest.mark.parametrize(
+    "text", ["", "server", "server=0", "clients=1", "server=nan", "server=1 server=2", "server=1 backends=2"]
+)
 def test_a_wrong_cost_is_one_line(text: str):
     with pytest.raises(LabError, match="--cost"):
         costs_of(text)
@@ -283,6 +289,24 @@ def test_a_wrong_cost_is_one_line(text: str):
 def test_a_folder_that_is_no_run_is_one_line(tmp_path: Path):
     with pytest.raises(LabError):
         observe([tmp_path])
+
+
+def test_the_throughput_of_an_open_loop_is_its_rate(known_fit):
+    """Requests arrive whatever the system does, so that only the response time has a wide interval."""
+    found = known_fit.predict(settings(8, 3, rate_per_s=20_000.0)).throughput_per_s
+    assert found.value == pytest.approx(20_000)
+    assert found.low > 19_600 and found.high < 20_400
+
+
+def test_a_goal_that_nothing_meets_has_the_exit_code_of_the_help(known_fit, monkeypatch, capsys):
+    observations = [one for one in run_of_known_truth(2) if one.role == "calibration"]
+    monkeypatch.setattr(command, "observe", lambda _: observations)
+    monkeypatch.setattr(command, "fitted_runs", lambda _: known_fit)
+    arguments = SimpleNamespace(
+        runs=[], set=[], rate="30k", clients=None, until="mean<20us", cost="server=1", json=False
+    )
+    assert command.capacity(arguments) == 1
+    assert capsys.readouterr().err.startswith("waylab: no configuration meets the goal")
 
 
 def test_a_rate_beyond_everything_is_refused_without_a_warning(known_fit):

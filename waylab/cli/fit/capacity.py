@@ -4,6 +4,7 @@ import argparse
 import json
 import math
 import re
+import sys
 from dataclasses import replace
 
 from rich import box
@@ -16,7 +17,7 @@ from waylab.errors import LabError
 from waylab.fit.observations import base_settings, changed_settings, observe, usable
 from waylab.fit.observations.settings import ModelSettings, field_of
 from waylab.predict.runs import CapacityGoal, plan_capacity
-from waylab.predict.runs.capacity import CapacityOption
+from waylab.predict.runs.capacity import CapacityOption, UnreachableGoalError
 
 _GOAL = re.compile(r"(mean|p50|p95|p99)\s*<=?\s*(\S+)")
 _PARTS = ("servers", "proxies", "loops", "slots", "services", "server_threads")
@@ -38,7 +39,11 @@ def capacity(arguments: argparse.Namespace) -> int:
     if missing:
         raise LabError(f"--cost {missing[0]}: the measured system has none")
     fitted = fitted_runs(arguments)
-    found = plan_capacity(fitted, base, goal, costs)
+    try:
+        found = plan_capacity(fitted, base, goal, costs)
+    except UnreachableGoalError as error:
+        print(f"waylab: {error}", file=sys.stderr)
+        return 1
     if arguments.json:
         content = {
             "options": [_as_dict(one) for one in found.options],
@@ -123,6 +128,8 @@ def costs_of(text: str) -> dict[str, float]:
                 f"--cost {part[:40]}: give PART=COST with a cost above zero; parts: server, proxy, loops, workers, "
                 "connections, services, server_threads"
             )
+        if field in costs:
+            raise LabError(f"--cost {part[:40]}: this part is given twice")
         costs[field] = value
     if not costs:
         raise LabError("--cost: give at least one part, for example server=1")

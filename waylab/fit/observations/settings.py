@@ -226,6 +226,8 @@ def _value(name: str, field: str, text: str) -> float | int:
             if not (math.isfinite(rate) and rate >= 0):
                 raise ValueError
             return rate
+        if not (text.isascii() and text.isdigit()):
+            raise ValueError
         count = int(text)
         if not 1 <= count <= (_CLIENTS_MAX if field == "clients" else _COUNT_MAX):
             raise ValueError

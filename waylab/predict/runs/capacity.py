@@ -25,6 +25,10 @@ _COUNT_MIN = 8
 _NORMAL_90 = 1.645
 
 
+class UnreachableGoalError(LabError):
+    """No configuration meets the goal."""
+
+
 @dataclass(frozen=True)
 class CapacityGoal:
     """A limit of a response time: `share` is a percentile such as "99", or "mean"."""
@@ -70,7 +74,7 @@ def plan_capacity(
 
     Raises:
         RefusedFitError: when the layered model cannot judge the goal.
-        LabError: when no configuration meets it.
+        UnreachableGoalError: when no configuration meets it.
     """
     layered = fitted.layered
     if layered is None:
@@ -90,7 +94,7 @@ def plan_capacity(
                 break
     if not good:
         best = max(options, key=lambda one: one.probability)
-        raise LabError(
+        raise UnreachableGoalError(
             f"no configuration meets the goal with a probability of {100 * PROMISED:.0f} %; the best has "
             f"{100 * best.probability:.0f} % and is limited by {best.limited_by}"
         )

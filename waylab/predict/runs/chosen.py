@@ -32,6 +32,8 @@ _BEYOND = 1.5
 _IDLE, _SATURATED = 0.35, 0.93
 _STEEPNESS = 2.0
 _NEGLIGIBLE = 0.05
+# Half the width of the interval of ln X in an open loop: the arrivals of a trial vary a little.
+_OPEN_HALF = 0.01
 
 Progressing = Callable[[int, int], None]
 
@@ -204,6 +206,11 @@ class FittedChosen:
                     scores.append(
                         error / _of_mean(predicted.uncertainty[place], between, pair.measured.trials)
                     )
+            if quantity == "throughput" and one.settings.rate_per_s:
+                # Requests arrive whatever the system does.
+                measured = self.domain.levels["rate_per_s"][0] > 0
+                found[quantity] = max(_OPEN_HALF, _QUANTILE_BEFORE * between if measured else 0.0)
+                continue
             if one.uncertainty is not None:
                 spread = _of_mean(one.uncertainty[place], between, trials)
                 found[quantity] = spread * _quantile(scores, _QUANTILE_BEFORE)
