@@ -185,6 +185,19 @@ def test_poisson_arrivals_have_no_bursts():
     assert all(one is None or one.dispersion < 2 for one in found)
 
 
+@pytest.mark.parametrize(
+    "times_s",
+    [
+        [1.0] * 1500 + [2.0],
+        [1.0] * 999 + [1e300, -1e300],
+        list(np.arange(1000) * 1e-3) + list(500 + np.arange(1000) * 1e-3),
+    ],
+)
+def test_arrivals_that_are_no_bursts_are_one_line(times_s: list[float]):
+    with pytest.raises(LabError, match="do not look like bursts"):
+        fit_bursts(np.sort(times_s))
+
+
 def test_recorded_arrivals_that_are_none_are_one_line(tmp_path: Path):
     path = tmp_path / "arrivals"
     with pytest.raises(LabError, match="no such file"):
@@ -289,7 +302,11 @@ def test_a_fitted_network_shows_an_outage(fitted):
     [
         ("1s at 100k", LabError, "can serve 3.*fewer than arrive in every phase"),
         ("3000s at 20k", LabError, "60,000,000 requests are more than"),
-        ("1s at 5k, 1s outage of two servers", LabError, "outage of 2 servers, but the configuration has 1"),
+        (
+            "1s at 5k, 1s outage of two servers",
+            LabError,
+            "servers in the outage: 2, servers of the configuration: 1",
+        ),
     ],
 )
 def test_a_profile_that_cannot_be_simulated_is_one_line(fitted, profile: str, error: type, words: str):

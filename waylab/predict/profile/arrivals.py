@@ -19,6 +19,8 @@ _BYTES_MAX = 1 << 26
 _ARRIVALS_MIN = 1000
 _WINDOWS_MIN = 50
 _SCALES = 12
+# States that are shorter than this share of the mean time between arrivals are instants.
+_INSTANT, _CYCLES_MIN = 0.1, 5
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ def fit_bursts(times_s: Sequence[float] | Array) -> Bursts | None:
     the rate changes) and the skewness of counts (whether busy times are short or long) are matched.
 
     Raises:
-        LabError: for too few arrivals.
+        LabError: for too few arrivals, or bursts that are instants or as long as the recording.
     """
     times = np.asarray(times_s, dtype=float)
     if times.size < _ARRIVALS_MIN:
@@ -107,7 +109,13 @@ def fit_bursts(times_s: Sequence[float] | Array) -> Bursts | None:
     share = min(share, 1 / (1 + variance))
     low = 1 - spread * math.sqrt(share / (1 - share))
     high = 1 + spread * math.sqrt((1 - share) / share)
-    return Bursts((high, max(low, 0.0)), (1 / (speed * (1 - share)), 1 / (speed * share)))
+    found = Bursts((high, max(low, 0.0)), (1 / (speed * (1 - share)), 1 / (speed * share)))
+    if min(found.lengths_s) < _INSTANT / rate or _CYCLES_MIN * sum(found.lengths_s) > length:
+        raise LabError(
+            "the recorded arrivals do not look like bursts: they come at single instants, or in too few bursts; "
+            "record them for longer, with a finer clock"
+        )
+    return found
 
 
 def _counts(times: Array, window: float) -> Array:
