@@ -14,47 +14,47 @@ use crate::path::statement::send::Sent;
 use crate::path::work::{Answer, Job, Page, Scope, SendRequest, Work};
 use clock::{Clock, Nanos, Stage};
 use std::collections::HashMap;
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
 /// How often a fetch runs in all, if it found only messages that other transactions have locked.
 const TRIES: usize = 3;
 
-/// Runs everything in the batch and answers every job. Returns whether the connection is broken.
+/// How a batch ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Served {
+    /// The connection has broken or will.
+    pub(crate) is_over: bool,
+    /// The server has cancelled a statement that took too long or waited too long for a lock.
+    pub(crate) has_timed_out: bool,
+}
+
+/// Statements that run at the same time.
+type Running<'w> = Vec<Pin<Box<dyn Future<Output = ()> + Send + 'w>>>;
+
+/// Runs everything in the batch and answers every job.
 pub(crate) async fn serve(
     session: &DatabaseSession,
     low_water_marks: &LowWaterMarks,
     memory: &Arc<Memory>,
     batch: JobBatch,
     clock: &Clock,
-) -> bool {
-    let worker = Worker { session, low_water_marks, memory, clock, is_over: AtomicBool::new(false) };
-    let JobBatch {
-        sends,
-        sends_with,
-        lease_actions,
-        pops: [pops, pops_by_sender, pops_everywhere],
-        receives: [receives, receives_by_sender],
-        peeks: [peeks, peeks_by_sender],
-        about_queues,
-    } = batch;
-    // The statements are sent in this order, so a pop sees the messages that were sent in the same batch.
-    tokio::join!(
-        worker.send(sends),
-        worker.send_with(sends_with),
-        worker.apply_lease_actions(lease_actions),
-        worker.take(pops, Taking::Pop),
-        worker.take(pops_by_sender, Taking::Pop),
-        worker.take(pops_everywhere, Taking::Pop),
-        worker.take(receives, Taking::Lease),
-        worker.take(receives_by_sender, Taking::Lease),
-        worker.peek(peeks),
-        worker.peek(peeks_by_sender),
-        worker.about_queues(about_queues),
-    );
-    worker.is_over.into_inner()
+) -> Served {
+    let (is_over, has_timed_out) = (AtomicBool::new(false), AtomicBool::new(false));
+    let worker = Worker { session, low_water_marks, memory, clock, is_over, has_timed_out };
+    let mut running = worker.statements(batch);
+    poll_fn(|context| {
+        running.retain_mut(|statement| statement.as_mut().poll(context).is_pending());
+        if running.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    let [is_over, has_timed_out] = [&worker.is_over, &worker.has_timed_out].map(|flag| flag.load(Ordering::Relaxed));
+    Served { is_over, has_timed_out }
 }
 
 /// What happens to messages that are taken out of a queue.
@@ -70,15 +70,41 @@ struct Worker<'s> {
     low_water_marks: &'s LowWaterMarks,
     memory: &'s Arc<Memory>,
     clock: &'s Clock,
-    /// Whether the connection has broken or will.
     is_over: AtomicBool,
+    has_timed_out: AtomicBool,
 }
 
 impl Worker<'_> {
-    async fn send(&self, mut jobs: Vec<Job>) {
-        if jobs.is_empty() {
-            return;
+    /// The statements of a batch. They are sent in this order, so a pop sees the messages that were sent in the same batch. Only the futures
+    /// of statements that have jobs are made: together they have more than 20 kB, which would be copied for each batch.
+    fn statements(&self, batch: JobBatch) -> Running<'_> {
+        let JobBatch { sends, sends_with, lease_actions, pops, receives, peeks, about_queues } = batch;
+        let mut running: Running<'_> = Vec::new();
+        if !sends.is_empty() {
+            running.push(Box::pin(self.send(sends)));
         }
+        if !sends_with.is_empty() {
+            running.push(Box::pin(self.send_with(sends_with)));
+        }
+        let actions = [LeaseAction::Acknowledge, LeaseAction::Extend, LeaseAction::Nack];
+        for (action, jobs) in actions.into_iter().zip(lease_actions).filter(|(_, jobs)| !jobs.is_empty()) {
+            running.push(Box::pin(self.apply_lease_action(action, jobs)));
+        }
+        let pops = pops.into_iter().map(|fetches| (fetches, Taking::Pop));
+        let receives = receives.into_iter().map(|fetches| (fetches, Taking::Lease));
+        for (fetches, taking) in pops.chain(receives).filter(|(fetches, _)| !fetches.is_empty()) {
+            running.push(Box::pin(self.take(fetches, taking)));
+        }
+        for fetches in peeks.into_iter().filter(|fetches| !fetches.is_empty()) {
+            running.push(Box::pin(self.peek(fetches)));
+        }
+        if !about_queues.is_empty() {
+            running.push(Box::pin(self.about_queues(about_queues)));
+        }
+        running
+    }
+
+    async fn send(&self, mut jobs: Vec<Job>) {
         let sent = self.clock.now();
         let sends: Vec<&SendRequest> = jobs.iter().filter_map(send_request).collect();
         let outcome = self.session.statements.send(&self.session.client, &sends).await;
@@ -94,9 +120,6 @@ impl Worker<'_> {
     }
 
     async fn send_with(&self, mut jobs: Vec<Job>) {
-        if jobs.is_empty() {
-            return;
-        }
         let sent = self.clock.now();
         let sends: Vec<&SendRequest> = jobs.iter().filter_map(send_request).collect();
         let outcome = self.session.statements.send_with(&self.session.client, &sends).await;
@@ -146,19 +169,7 @@ impl Worker<'_> {
         }
     }
 
-    /// The three vectors are the acknowledgements, extensions and nacks.
-    async fn apply_lease_actions(&self, [acknowledged, extended, nacked]: [Vec<Job>; 3]) {
-        tokio::join!(
-            self.apply_lease_action(LeaseAction::Acknowledge, acknowledged),
-            self.apply_lease_action(LeaseAction::Extend, extended),
-            self.apply_lease_action(LeaseAction::Nack, nacked),
-        );
-    }
-
     async fn apply_lease_action(&self, action: LeaseAction, mut jobs: Vec<Job>) {
-        if jobs.is_empty() {
-            return;
-        }
         let sent = self.clock.now();
         let requests: Vec<&LeaseRequest> = jobs.iter().filter_map(lease_request).collect();
         let (all, error) = self.session.statements.apply_lease_action(&self.session.client, action, &requests).await;
@@ -230,9 +241,6 @@ impl Worker<'_> {
     }
 
     async fn peek(&self, fetches: FetchJobs) {
-        if fetches.is_empty() {
-            return;
-        }
         let merged = fetches.merged(true);
         let sent = self.clock.now();
         let outcome = self.session.statements.peek(&self.session.client, &merged).await;

@@ -15,6 +15,7 @@ use crate::path::memory::{ExpectedReplies, Memory};
 use crate::path::queue::JobQueue;
 use crate::path::work::Job;
 use clock::{Clock, Nanos, Stage};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
@@ -133,18 +134,21 @@ impl Lane {
             match &mut session {
                 Some(LaneSession { session, driver, .. }) => {
                     self.journal.count_batch(jobs.len());
-                    let process = session.process.clone();
-                    let serving =
-                        answer::serve(session, &self.low_water_marks, &self.memory, JobBatch::of(jobs), &self.clock);
-                    let served = self.database.liveness.attend(&process, driver.drive(serving)).await;
+                    let batch = JobBatch::of(jobs);
+                    // Pinned here, so that the functions below do not copy it several times.
+                    let serving = pin!(answer::serve(session, &self.low_water_marks, &self.memory, batch, &self.clock));
+                    let served = self.database.liveness.attend(&session.process, driver.drive(serving)).await;
                     // The jobs of a silent server are in doubt, which `admit` concludes from their dropped channels.
-                    is_over = served.unwrap_or_else(|error| {
-                        if matches!(error, DatabaseError::Unreplicated) {
-                            self.journal.count_replication_timeout();
-                        }
-                        self.journal.note_connect_failure(&error.to_string());
-                        true
-                    });
+                    is_over = served.map_or_else(
+                        |error| {
+                            if matches!(error, DatabaseError::Unreplicated) {
+                                self.journal.count_replication_timeout();
+                            }
+                            self.journal.note_connect_failure(&error.to_string());
+                            true
+                        },
+                        |served| served.is_over,
+                    );
                     answered = Instant::now();
                 }
                 // The other lanes of the queue can serve them.

@@ -91,3 +91,16 @@ async fn a_job_waits_for_one_attempt_to_connect() {
     queue.close();
     lane.await.unwrap();
 }
+
+/// The futures of the statements are on the heap. Inside the future of the batch, they were copied several times for each batch.
+#[test]
+fn the_future_of_a_batch_is_small() {
+    type Arguments = (&'static DatabaseSession, &'static LowWaterMarks, &'static Arc<Memory>, JobBatch, &'static Clock);
+    fn size_of_future<A, F: Future>(_: impl FnOnce(A) -> F) -> usize {
+        size_of::<F>()
+    }
+    let bytes = size_of_future(|(session, low_water_marks, memory, batch, clock): Arguments| {
+        answer::serve(session, low_water_marks, memory, batch, clock)
+    });
+    assert!(bytes <= 4096, "{bytes}");
+}
