@@ -49,7 +49,7 @@ impl Database {
             Ok::<_, DatabaseError>(Statements::prepare(&client).await?)
         };
         // A step of the schema takes as long as it needs on a large table, and other connections wait for it.
-        let statements = self.liveness.attend_for(Duration::MAX, &process, driver.drive(prepare)).await??;
+        let statements = self.liveness.attend_long(&process, driver.drive(prepare)).await??;
         Ok((DatabaseSession { client, process, statements, connected: clock.now() }, driver))
     }
 

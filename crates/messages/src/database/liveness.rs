@@ -4,6 +4,7 @@
 
 use crate::database::connector::Connector;
 use crate::database::error::DatabaseError;
+use std::fmt;
 use std::pin::pin;
 use std::str::FromStr;
 use std::sync::{Arc, PoisonError};
@@ -34,7 +35,9 @@ const OWN_PROCESS: &str = "SELECT pid, extract(epoch FROM backend_start)::text,
     FROM pg_stat_activity WHERE pid = pg_backend_pid()";
 /// `ClientWrite`: the process waits for a connection that takes no more bytes. `SyncRep`: it waits for a synchronous standby.
 const STATE: &str = "SELECT state = 'disabled', state = 'active' AND wait_event IS DISTINCT FROM 'ClientWrite',
-    extract(epoch FROM query_start)::text, wait_event IS NOT DISTINCT FROM 'SyncRep'
+    extract(epoch FROM query_start)::text, wait_event IS NOT DISTINCT FROM 'SyncRep',
+    CASE WHEN wait_event_type = 'Lock' THEN wait_event END,
+    CASE WHEN wait_event_type = 'Lock' THEN array_to_string(pg_blocking_pids(pid), ', ') END
     FROM pg_stat_activity WHERE pid = $1 AND extract(epoch FROM backend_start)::text = $2";
 const TERMINATE: &str = "SELECT pg_terminate_backend(pid)
     FROM pg_stat_activity WHERE pid = $1 AND extract(epoch FROM backend_start)::text = $2";
@@ -57,11 +60,20 @@ pub(crate) struct ServerProcess {
     pub(crate) server: ServerId,
 }
 
+/// A lock that another process of the server holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LockWait {
+    /// PostgreSQL's name of the type, such as `relation` for the lock of a table.
+    kind: String,
+    /// The processes that hold the lock, or wait for it in front of this one.
+    processes: String,
+}
+
 /// The state of the server's process of a connection.
 #[derive(Debug, PartialEq, Eq)]
 enum Activity {
-    /// It runs a statement.
-    Running,
+    /// It runs a statement, and may wait for a lock.
+    Running(Option<LockWait>),
     /// Its statement has finished, and its commit waits for a synchronous standby.
     Replicating,
     /// It has finished the statement that began at this time, and waits for the next one.
@@ -110,6 +122,20 @@ impl ServerProcess {
     }
 }
 
+impl LockWait {
+    /// Whether only some rows are locked. Statements about others are not affected.
+    pub(crate) fn is_for_rows(&self) -> bool {
+        ["transactionid", "tuple", "spectoken"].contains(&self.kind.as_str())
+    }
+}
+
+impl fmt::Display for LockWait {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LockWait { kind, processes } = self;
+        write!(formatter, "its statement waits for a lock ({kind}) of the server process {processes}")
+    }
+}
+
 /// A number in a reply. PostgreSQL returns no other text here.
 fn number<N: FromStr>(text: &str) -> Result<N, DatabaseError> {
     text.parse().map_err(|_| DatabaseError::Silent)
@@ -124,14 +150,33 @@ impl Liveness {
     /// Runs work whose statements run in this process of the server. If the process has finished but its reply does not arrive,
     /// or its commit waits too long for a standby, cancels the work and terminates the process. The outcome of the work is then unknown.
     pub(crate) async fn attend<W: Future>(&self, process: &ServerProcess, work: W) -> Result<W::Output, DatabaseError> {
-        self.attend_for(SILENT_FOR, process, work).await
+        self.attend_for(SILENT_FOR, process, &mut |_| {}, work).await
+    }
+
+    /// The same. Reports every second that the server still runs a statement, with the lock that it waits for.
+    pub(crate) async fn attend_and_report<W: Future>(
+        &self,
+        process: &ServerProcess,
+        report: &mut (dyn FnMut(Option<LockWait>) + Send),
+        work: W,
+    ) -> Result<W::Output, DatabaseError> {
+        self.attend_for(SILENT_FOR, process, report, work).await
     }
 
     /// The same for work that may run for longer, as long as the server says that it runs.
+    pub(super) async fn attend_long<W: Future>(
+        &self,
+        process: &ServerProcess,
+        work: W,
+    ) -> Result<W::Output, DatabaseError> {
+        self.attend_for(Duration::MAX, process, &mut |_| {}, work).await
+    }
+
     pub(super) async fn attend_for<W: Future>(
         &self,
         longest: Duration,
         process: &ServerProcess,
+        report: &mut (dyn FnMut(Option<LockWait>) + Send),
         work: W,
     ) -> Result<W::Output, DatabaseError> {
         let mut work = pin!(work);
@@ -142,14 +187,15 @@ impl Liveness {
             if let Ok(done) = timeout(LOOK_UP_EVERY, &mut work).await {
                 return Ok(done);
             }
-            let activity = tokio::select! {
+            let mut activity = tokio::select! {
                 biased;
                 done = &mut work => return Ok(done),
                 activity = self.activity(process) => activity,
             };
             // A reply can still be on its way, so two checks must find the same statement finished.
-            let is_lost = match &activity {
-                Activity::Running => {
+            let is_lost = match &mut activity {
+                Activity::Running(wait) => {
+                    report(wait.take());
                     seen_running = Instant::now();
                     began.elapsed() >= longest
                 }
@@ -194,7 +240,10 @@ impl Liveness {
             Ok([]) => Activity::Gone,
             Ok([row, ..]) => match (row.get::<_, Option<bool>>(0), row.get::<_, Option<bool>>(1)) {
                 (Some(false), Some(true)) if row.get(3) => Activity::Replicating,
-                (Some(false), Some(true)) => Activity::Running,
+                (Some(false), Some(true)) => {
+                    let (kind, processes) = (row.get::<_, Option<String>>(4), row.get::<_, Option<String>>(5));
+                    Activity::Running(kind.zip(processes).map(|(kind, processes)| LockWait { kind, processes }))
+                }
                 (Some(false), _) => Activity::Waiting(row.get(2)),
                 _ => Activity::Unknown,
             },

@@ -147,7 +147,7 @@ async fn metrics_page(State(service): State<Arc<Service>>, mut headers: HeaderMa
         counts: service.journal.counts(),
         connections: service.connections.counts(),
         operators: service.operators.counts(),
-        lanes: service.health.lane_connections(),
+        lanes: service.health.lane_states(),
         queues: admission.dispatcher.queue_lengths(),
         polls: admission.long_polls.len(),
         refused: [queue, quota, memory, share, admission.long_polls.refused()],

@@ -47,12 +47,12 @@ pub(crate) const PROBLEM_TYPES: &[ProblemType] = &[
     problem_type(
         "not-ready",
         503,
-        "the database is read-only or refuses connections, a lane has no connection, or a background loop is stuck",
+        "the database is read-only or refuses connections, a lane has no connection or is stuck, or a background loop is stuck",
     ),
     problem_type(
         "database-error",
         503,
-        "the database is full, read-only or too slow, or another send has locked the key; nothing was done",
+        "the database is full, read-only or too slow, or something else has locked what the request needs; nothing was done",
     ),
     problem_type(
         "in-doubt",

@@ -3,6 +3,7 @@
 use crate::observe::client_connections::{ClientConnectionCounts, TIMEOUTS};
 use crate::observe::journal::{Counts, DUE_OUTCOMES, OPERATION_LABELS, SERIES, intervals};
 use crate::path::health::LOOP_LABELS;
+use crate::path::lane_connections::LaneState;
 use clock::Process;
 use std::fmt::Write;
 use std::time::Duration;
@@ -23,8 +24,8 @@ pub(crate) struct MetricsSnapshot {
     pub(crate) connections: ClientConnectionCounts,
     /// The same for operators at an address of their own.
     pub(crate) operators: ClientConnectionCounts,
-    /// The open database connections of the lanes of each job queue.
-    pub(crate) lanes: Vec<(String, usize)>,
+    /// The lanes of each job queue.
+    pub(crate) lanes: Vec<(String, LaneState)>,
     /// The length of each job queue.
     pub(crate) queues: Vec<(String, usize)>,
     /// Requests that were refused, by [`LIMITS`].
@@ -83,8 +84,13 @@ pub(crate) fn page(snapshot: &MetricsSnapshot) -> String {
     }
     let name = "waystage_messages_lane_connections";
     head(&mut page, name, "gauge", "Open connections to the database for the requests of this queue.");
-    for (label, open) in &snapshot.lanes {
-        line(&mut page, name, &format!("queue=\"{label}\""), open);
+    for (label, lanes) in &snapshot.lanes {
+        line(&mut page, name, &format!("queue=\"{label}\""), &lanes.open);
+    }
+    let name = "waystage_messages_lane_stuck_seconds";
+    head(&mut page, name, "gauge", "Time since a lane of this queue became stuck in a statement; 0: none is.");
+    for (label, lanes) in &snapshot.lanes {
+        line(&mut page, name, &format!("queue=\"{label}\""), &lanes.stuck_for.as_secs_f64());
     }
     let name = "waystage_messages_refused_total";
     head(&mut page, name, "counter", "Requests that were refused because a limit was reached.");
@@ -224,7 +230,10 @@ mod tests {
             counts: journal.counts(),
             connections: Arc::new(ClientConnections::new(5)).counts(),
             operators: Arc::new(ClientConnections::new(5)).counts(),
-            lanes: vec![("0".into(), 1), ("keyed".into(), 0)],
+            lanes: vec![
+                ("0".into(), LaneState { open: 1, stuck_for: Duration::from_millis(2500) }),
+                ("keyed".into(), LaneState::default()),
+            ],
             queues: vec![("0".into(), 3), ("lists".into(), 0)],
             refused: [1, 2, 3, 4, 5],
             polls: 7,
@@ -236,6 +245,7 @@ mod tests {
             "waystage_messages_requests_total{operation=\"pop\",status=\"204\"} 1",
             "waystage_messages_queue_length{queue=\"0\"} 3",
             "waystage_messages_lane_connections{queue=\"keyed\"} 0",
+            "waystage_messages_lane_stuck_seconds{queue=\"0\"} 2.5",
             "waystage_messages_refused_total{limit=\"memory-per-client\"} 4",
             "waystage_messages_long_polls 7",
             "waystage_messages_loop_age_seconds{loop=\"redelivery\"} 1.5",

@@ -11,19 +11,24 @@ use crate::path::memory::Memory;
 use crate::path::statement::fetch::Fetched;
 use crate::path::statement::leases::LeaseOutcome;
 use crate::path::statement::send::Sent;
-use crate::path::work::{Answer, Job, Page, Scope, SendRequest, Work};
+use crate::path::work::{Answer, Job, Scope, SendRequest, Work};
 use clock::{Clock, Nanos, Stage};
-use std::collections::HashMap;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
+use std::time::Duration;
+use std::vec::IntoIter;
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
+mod queues;
+
 /// How often a fetch runs in all, if it found only messages that other transactions have locked.
 const TRIES: usize = 3;
+/// For this long, the jobs of a statement that waited for a lock are run one by one. Each may wait again.
+const ONE_BY_ONE_MAX: Duration = Duration::from_secs(8);
 
 /// How a batch ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,13 +149,14 @@ impl Worker<'_> {
                     Box::pin(self.repeat(job)).await;
                 }
             }
-            Err(error) if jobs.len() > 1 && error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
-                // Another transaction has locked one of the keys. Only the send with this key may fail.
-                for job in jobs {
+            // Another transaction has locked one of the keys. Only the send with this key may fail.
+            Err(error) if jobs.len() > 1 && is_locked(&error) && jobs.iter().all(has_key) => {
+                let (began, mut jobs) = (self.clock.now(), jobs.into_iter());
+                while let Some(job) = self.next_alone(&mut jobs, began, &error) {
                     Box::pin(self.send_with(vec![job])).await;
                 }
             }
-            Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) && jobs.iter().all(has_key) => {
+            Err(error) if is_locked(&error) && jobs.iter().all(has_key) => {
                 jobs.into_iter().for_each(|job| job.end(Err(Failure::KeyLocked)));
             }
             Err(error) => self.fail(jobs, &error),
@@ -164,7 +170,7 @@ impl Worker<'_> {
         match self.session.statements.is_key_used(&self.session.client, send).await {
             Ok(false) => job.end(Err(Failure::NeverVisible)),
             Ok(true) => self.send_with(vec![job]).await,
-            Err(error) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => job.end(Err(Failure::KeyLocked)),
+            Err(error) if is_locked(&error) => job.end(Err(Failure::KeyLocked)),
             Err(error) => self.fail([job], &error),
         }
     }
@@ -190,9 +196,10 @@ impl Worker<'_> {
             }
         }
         match error {
-            // One message that the database refuses to move must not fail the others.
-            Some(error) if undecided.len() > 1 && is_about_rows(&error) => {
-                for job in undecided {
+            // One message that the database refuses to move, or that another transaction has locked, must not fail the others.
+            Some(error) if undecided.len() > 1 && (is_about_rows(&error) || is_locked(&error)) => {
+                let (began, mut jobs) = (self.clock.now(), undecided.into_iter());
+                while let Some(job) = self.next_alone(&mut jobs, began, &error) {
                     Box::pin(self.apply_lease_action(action, vec![job])).await;
                 }
             }
@@ -262,66 +269,14 @@ impl Worker<'_> {
         }
     }
 
-    async fn about_queues(&self, all: Vec<Vec<Job>>) {
-        for mut jobs in all {
-            let Some(work) = jobs.first().map(|job| job.work.clone()) else { continue };
-            if let Work::WaitingQueues(_, page) = &work {
-                self.waiting_queues(jobs, page).await;
-                continue;
-            }
-            let sent = self.clock.now();
-            let outcome = self.one(&work).await;
-            self.stamp(jobs.iter_mut(), sent);
-            match outcome {
-                Ok(result) => jobs.into_iter().for_each(|job| job.end(result.clone())),
-                Err(error) => self.fail(jobs, &error),
-            }
+    /// The next of the jobs whose statement failed, to run alone. If this has taken too long since `began`, because several of them wait for
+    /// locks, the others fail with the same error.
+    fn next_alone(&self, jobs: &mut IntoIter<Job>, began: Nanos, error: &Error) -> Option<Job> {
+        if is_locked(error) && jobs.len() > 0 && self.clock.now().after(began) >= ONE_BY_ONE_MAX {
+            self.fail(jobs, error);
+            return None;
         }
-    }
-
-    /// Lists for several receivers in one statement, with each receiver once.
-    async fn waiting_queues(&self, mut jobs: Vec<Job>, page: &Page) {
-        let sent = self.clock.now();
-        let mut receivers: Vec<String> = jobs.iter().map(|job| job.work.party().to_string()).collect();
-        receivers.sort_unstable();
-        receivers.dedup();
-        let outcome = self.session.statements.waiting_queues(&self.session.client, &receivers, page).await;
-        self.stamp(jobs.iter_mut(), sent);
-        let answers: HashMap<String, Answer> = match outcome {
-            Ok(answers) => receivers.into_iter().zip(answers).collect(),
-            Err(error) => return self.fail(jobs, &error),
-        };
-        for job in jobs {
-            let none = Answer::Queues { names: Vec::new(), next: None };
-            let answer = answers.get(job.work.party()).cloned().unwrap_or(none);
-            job.end(Ok(answer));
-        }
-    }
-
-    async fn one(&self, work: &Work) -> Result<Result<Answer, Failure>, Error> {
-        let (client, statements) = (&self.session.client, &self.session.statements);
-        Ok(match work {
-            Work::CreateQueue(name, settings) => {
-                let created = statements.create_queue(client, name, settings.as_ref()).await?;
-                created.map(Answer::Created).ok_or(Failure::UnknownDeadLetterQueue)
-            }
-            Work::DeleteQueue(name) => match statements.delete_queue(client, name).await? {
-                true => Ok(Answer::Deleted),
-                false => Err(Failure::UnknownQueue),
-            },
-            Work::ShowQueue(name) => {
-                statements.show_queue(client, name).await?.map(Answer::Queue).ok_or(Failure::UnknownQueue)
-            }
-            Work::ListQueues(page) => Ok(statements.list_queues(client, page).await?),
-            Work::Send(_)
-            | Work::Pop(_)
-            | Work::Receive(..)
-            | Work::Lease(_)
-            | Work::Peek(_)
-            | Work::WaitingQueues(..) => {
-                unreachable!("the batch has sorted these into other vectors")
-            }
-        })
+        jobs.next()
     }
 
     /// Answers jobs whose statement failed. Work that only reads is never in doubt.
@@ -330,6 +285,8 @@ impl Worker<'_> {
         // After a failover this server stays read-only, and a new connection may reach the one that is not.
         let is_read_only = error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION);
         self.is_over.fetch_or(failure == Failure::InDoubt || is_read_only, Ordering::Relaxed);
+        let has_timed_out = is_locked(error) || error.code() == Some(&SqlState::QUERY_CANCELED);
+        self.has_timed_out.fetch_or(has_timed_out, Ordering::Relaxed);
         for job in jobs {
             let reads = job.work.only_reads();
             job.end(Err(if failure == Failure::InDoubt && reads { Failure::DatabaseDown } else { failure.clone() }));
@@ -356,6 +313,11 @@ fn has_key(job: &Job) -> bool {
 
 fn lease_request(job: &Job) -> Option<&LeaseRequest> {
     if let Work::Lease(request) = &job.work { Some(request) } else { None }
+}
+
+/// Whether the statement has waited too long for a lock.
+fn is_locked(error: &Error) -> bool {
+    error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE)
 }
 
 fn lease_answer(request: &LeaseRequest, outcome: LeaseOutcome) -> Result<Answer, Failure> {

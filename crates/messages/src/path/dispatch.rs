@@ -21,7 +21,9 @@ use tokio::task::JoinHandle;
 /// The labels of the lanes for work that could delay messages, and for sends with keys.
 const LISTS: &str = "lists";
 const KEYED: &str = "keyed";
-/// A send fails after this time if a running transaction has locked its key.
+/// A statement fails after this time if another transaction has locked its table or its rows.
+const LOCK_TIMEOUT: &str = "5s";
+/// The same for a send whose key is locked.
 const KEY_LOCK_TIMEOUT: &str = "500ms";
 
 /// The job queues, whose lanes run as tasks.
@@ -72,7 +74,7 @@ impl Dispatcher {
         let queues: Vec<_> = (0..queues).map(|_| Arc::new(JobQueue::new(bounds))).collect();
         // One connection each. A batch executes equal requests with one statement.
         let [lists, keyed] = [(); 2].map(|()| Arc::new(JobQueue::new(Bounds { taken_requests: usize::MAX, ..bounds })));
-        let lane = |number: usize, queue: &Arc<JobQueue>, connections: Arc<LaneConnections>, lock_timeout| Lane {
+        let lane = |number: usize, label: &str, queue: &Arc<JobQueue>, connections: Arc<LaneConnections>| Lane {
             number: u16::try_from(number).unwrap_or(u16::MAX),
             queue: queue.clone(),
             connections,
@@ -82,19 +84,16 @@ impl Dispatcher {
             body_bytes: limits.body_bytes,
             clock: clock.clone(),
             journal: journal.clone(),
-            lock_timeout,
+            lock_timeout: if label == KEYED { KEY_LOCK_TIMEOUT } else { LOCK_TIMEOUT },
+            has_long_statements: label == LISTS,
         };
         let dispatcher = Dispatcher { queues, lists, keyed, null: None };
         let mut handles = Vec::new();
         for (label, queue) in dispatcher.all() {
             let connections = health.add_lanes(&label);
-            let (workers, lock_timeout) = match label.as_str() {
-                LISTS => (1, None),
-                KEYED => (1, Some(KEY_LOCK_TIMEOUT)),
-                _ => (workers, None),
-            };
+            let workers = if [LISTS, KEYED].contains(&label.as_str()) { 1 } else { workers };
             for _ in 0..workers {
-                handles.push(tokio::spawn(lane(handles.len(), queue, connections.clone(), lock_timeout).run()));
+                handles.push(tokio::spawn(lane(handles.len(), &label, queue, connections.clone()).run()));
             }
         }
         (dispatcher, handles)

@@ -2,7 +2,7 @@
 //! finished a round. `/readyz` and the metrics read this state, so they cause no request to the database.
 
 use crate::path::failure::Failure;
-use crate::path::lane_connections::LaneConnections;
+use crate::path::lane_connections::{LaneConnections, LaneState};
 use clock::{Clock, Nanos};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -65,9 +65,9 @@ impl Health {
         lanes
     }
 
-    /// The label of each job queue, and the number of open connections of its lanes.
-    pub(crate) fn lane_connections(&self) -> Vec<(String, usize)> {
-        self.lanes().iter().map(|lanes| lanes.count()).collect()
+    /// The label and the state of each job queue's lanes.
+    pub(crate) fn lane_states(&self) -> Vec<(String, LaneState)> {
+        self.lanes().iter().map(|lanes| lanes.state()).collect()
     }
 
     fn lanes(&self) -> MutexGuard<'_, Vec<Arc<LaneConnections>>> {

@@ -5,6 +5,7 @@
 use crate::database::connection::{Database, DatabaseSession};
 use crate::database::connector::ConnectionDriver;
 use crate::database::error::DatabaseError;
+use crate::database::liveness::LockWait;
 use crate::database::low_water::LowWaterMarks;
 use crate::observe::journal::Journal;
 use crate::path::answer;
@@ -28,11 +29,14 @@ const RETRY_AFTER: Duration = Duration::from_millis(200);
 /// The same without jobs.
 const IDLE_RETRY_AFTER: Duration = Duration::from_secs(1);
 
+/// Why a lane is stuck that waits for no lock.
+const SLOW: &str = "the server still runs its statement";
+
 /// A connection with the part that transfers its bytes.
 struct LaneSession {
     session: DatabaseSession,
     driver: ConnectionDriver,
-    _open: OpenLane,
+    open: OpenLane,
 }
 
 /// What a lane does next.
@@ -58,8 +62,10 @@ pub(crate) struct Lane {
     pub(crate) body_bytes: usize,
     pub(crate) clock: Clock,
     pub(crate) journal: Arc<Journal>,
-    /// How long a statement waits for another transaction's lock, in PostgreSQL's notation; none: as long as a statement can take.
-    pub(crate) lock_timeout: Option<&'static str>,
+    /// How long a statement waits for another transaction's lock, in PostgreSQL's notation.
+    pub(crate) lock_timeout: &'static str,
+    /// Whether statements can take long without waiting for a lock.
+    pub(crate) has_long_statements: bool,
 }
 
 impl Lane {
@@ -132,12 +138,18 @@ impl Lane {
             }
             let mut is_over = false;
             match &mut session {
-                Some(LaneSession { session, driver, .. }) => {
+                Some(LaneSession { session, driver, open }) => {
                     self.journal.count_batch(jobs.len());
                     let batch = JobBatch::of(jobs);
                     // Pinned here, so that the functions below do not copy it several times.
                     let serving = pin!(answer::serve(session, &self.low_water_marks, &self.memory, batch, &self.clock));
-                    let served = self.database.liveness.attend(&session.process, driver.drive(serving)).await;
+                    let mut report = |wait: Option<LockWait>| match wait {
+                        Some(wait) if !wait.is_for_rows() => open.note_slow(now, wait.to_string()),
+                        None if !self.has_long_statements => open.note_slow(now, SLOW.into()),
+                        _ => {}
+                    };
+                    let liveness = &self.database.liveness;
+                    let served = liveness.attend_and_report(&session.process, &mut report, driver.drive(serving)).await;
                     // The jobs of a silent server are in doubt, which `admit` concludes from their dropped channels.
                     is_over = served.map_or_else(
                         |error| {
@@ -147,7 +159,10 @@ impl Lane {
                             self.journal.note_connect_failure(&error.to_string());
                             true
                         },
-                        |served| served.is_over,
+                        |served| {
+                            open.note_end(served.has_timed_out);
+                            served.is_over
+                        },
                     );
                     answered = Instant::now();
                 }
@@ -183,12 +198,10 @@ impl Lane {
 
     async fn open(&self) -> Result<LaneSession, DatabaseError> {
         let (session, mut driver) = self.database.connect(&self.clock).await?;
-        if let Some(limit) = self.lock_timeout {
-            let text = format!("SET lock_timeout = '{limit}'");
-            let set = driver.drive(session.client.batch_execute(&text));
-            self.database.liveness.attend(&session.process, set).await??;
-        }
-        Ok(LaneSession { session, driver, _open: self.connections.enter() })
+        let text = format!("SET lock_timeout = '{}'", self.lock_timeout);
+        let set = driver.drive(session.client.batch_execute(&text));
+        self.database.liveness.attend(&session.process, set).await??;
+        Ok(LaneSession { session, driver, open: self.connections.enter() })
     }
 
     async fn connect(&self) -> Option<LaneSession> {

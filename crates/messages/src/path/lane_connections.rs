@@ -1,12 +1,17 @@
 //! The database connections of the lanes that share one job queue. `/readyz` and the metrics read them. Lanes change them only when a
-//! connection begins or ends, so they cost requests nothing.
+//! connection begins or ends, or when a statement takes long, so they cost requests nothing.
 
 use clock::{Clock, Nanos};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// A queue without a connection for this long makes the service not ready. A lane that lost its connection usually has a new one sooner.
 const MISSING_MAX: Duration = Duration::from_secs(2);
+/// A queue all of whose lanes are stuck for longer than this makes the service not ready.
+const STUCK_MAX: Duration = Duration::from_secs(10);
+/// A lane without requests for this long counts as not stuck: only a request can find out.
+const STUCK_FORGOTTEN_AFTER: Duration = Duration::from_secs(10);
 
 /// The connections of one job queue.
 #[derive(Debug)]
@@ -25,16 +30,52 @@ struct State {
     /// Why the latest attempt to connect failed, if no connection was made since.
     failure: Option<String>,
     is_logged: bool,
+    /// The lanes that are stuck, by the number of their connection.
+    stuck: HashMap<u64, Stuck>,
+    is_stuck_logged: bool,
+    /// The number of the next connection.
+    next_number: u64,
+}
+
+/// A lane whose batch does not end. Batches that end only because the server cancels their statements count as one.
+#[derive(Debug)]
+struct Stuck {
+    /// The start of the first of these batches.
+    since: Nanos,
+    /// When the server last ran or cancelled one of their statements.
+    seen: Nanos,
+    reason: String,
 }
 
 /// An open connection. It counts until it is dropped.
 #[derive(Debug)]
-pub(crate) struct OpenLane(Arc<LaneConnections>);
+pub(crate) struct OpenLane {
+    connections: Arc<LaneConnections>,
+    number: u64,
+    is_stuck: bool,
+}
+
+/// The state of the lanes of one job queue, for metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LaneState {
+    /// Open connections.
+    pub(crate) open: usize,
+    /// The longest time that one of the lanes has been stuck for.
+    pub(crate) stuck_for: Duration,
+}
 
 impl LaneConnections {
     pub(crate) fn new(label: &str, clock: Clock) -> LaneConnections {
-        let state = Mutex::new(State { open: 0, missing_since: clock.now(), failure: None, is_logged: false });
-        LaneConnections { label: label.to_string(), clock, state }
+        let state = State {
+            open: 0,
+            missing_since: clock.now(),
+            failure: None,
+            is_logged: false,
+            stuck: HashMap::new(),
+            is_stuck_logged: false,
+            next_number: 0,
+        };
+        LaneConnections { label: label.to_string(), clock, state: Mutex::new(state) }
     }
 
     /// A lane has connected.
@@ -45,7 +86,8 @@ impl LaneConnections {
             eprintln!("waystage: messages: lane {} has a connection to the database again", self.label);
         }
         state.open += 1;
-        OpenLane(self.clone())
+        state.next_number += 1;
+        OpenLane { connections: self.clone(), number: state.next_number, is_stuck: false }
     }
 
     /// A lane could not connect. Logs it if no lane of the queue has a connection; once, until a lane has one again.
@@ -57,9 +99,11 @@ impl LaneConnections {
         state.failure = Some(reason.to_string());
     }
 
-    /// The label of the queue, and the number of its open connections.
-    pub(crate) fn count(&self) -> (String, usize) {
-        (self.label.clone(), self.open())
+    /// The label of the queue, and the state of its lanes.
+    pub(crate) fn state(&self) -> (String, LaneState) {
+        let (now, state) = (self.clock.now(), self.lock());
+        let stuck_for = state.stuck_at(now).map(|stuck| now.after(stuck.since)).max().unwrap_or_default();
+        (self.label.clone(), LaneState { open: state.open, stuck_for })
     }
 
     /// The number of open connections.
@@ -67,14 +111,29 @@ impl LaneConnections {
         self.lock().open
     }
 
-    /// Fails with the reason if the queue has had no connection for a while.
+    /// Fails with the reason if the queue has had no connection for a while, or if all its lanes are stuck.
     pub(crate) fn check(&self) -> Result<(), String> {
-        let state = self.lock();
-        if state.open > 0 || self.clock.now().after(state.missing_since) <= MISSING_MAX {
+        let (now, state) = (self.clock.now(), self.lock());
+        if let Some(text) = self.describe_stuck(&state, now) {
+            return Err(text);
+        }
+        if state.open > 0 || now.after(state.missing_since) <= MISSING_MAX {
             return Ok(());
         }
         let reason = state.failure.as_deref().unwrap_or("the attempt to connect has not ended");
         Err(format!("lane {} has no connection to the database: {reason}", self.label))
+    }
+
+    /// Which lane is stuck and why, if all of them have been for a while.
+    fn describe_stuck(&self, state: &State, now: Nanos) -> Option<String> {
+        let stuck: Vec<&Stuck> = state.stuck_at(now).filter(|stuck| now.after(stuck.since) > STUCK_MAX).collect();
+        if state.open == 0 || stuck.len() < state.open {
+            return None;
+        }
+        // Since this time all of them are stuck.
+        let Stuck { since, reason, .. } = stuck.into_iter().max_by_key(|stuck| stuck.since)?;
+        let seconds = now.after(*since).as_secs();
+        Some(format!("lane {} has completed no batch of requests for {seconds} s: {reason}", self.label))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -82,11 +141,54 @@ impl LaneConnections {
     }
 }
 
+impl State {
+    fn stuck_at(&self, now: Nanos) -> impl Iterator<Item = &Stuck> {
+        self.stuck.values().filter(move |stuck| now.after(stuck.seen) <= STUCK_FORGOTTEN_AFTER)
+    }
+}
+
+impl OpenLane {
+    /// The server still runs a statement of the batch that began at this time. Logs it if the queue is stuck; once, until a batch ends.
+    pub(crate) fn note_slow(&mut self, began: Nanos, reason: String) {
+        self.is_stuck = true;
+        let (connections, mut state) = (&self.connections, self.connections.lock());
+        let now = connections.clock.now();
+        let earlier = state.stuck.get(&self.number).filter(|stuck| now.after(stuck.seen) <= STUCK_FORGOTTEN_AFTER);
+        let since = earlier.map_or(began, |stuck| stuck.since);
+        state.stuck.insert(self.number, Stuck { since, seen: now, reason });
+        if !state.is_stuck_logged
+            && let Some(text) = connections.describe_stuck(&state, now)
+        {
+            state.is_stuck_logged = true;
+            eprintln!("waystage: messages: {text}");
+        }
+    }
+
+    /// A batch has ended. If it ended only because the server cancelled a statement, the next batch is probably stuck, too.
+    pub(crate) fn note_end(&mut self, has_timed_out: bool) {
+        if !self.is_stuck {
+            return;
+        }
+        let (connections, mut state) = (&self.connections, self.connections.lock());
+        if has_timed_out {
+            let now = connections.clock.now();
+            state.stuck.entry(self.number).and_modify(|stuck| stuck.seen = now);
+            return;
+        }
+        self.is_stuck = false;
+        state.stuck.remove(&self.number);
+        if std::mem::take(&mut state.is_stuck_logged) {
+            eprintln!("waystage: messages: lane {} completes batches of requests again", connections.label);
+        }
+    }
+}
+
 impl Drop for OpenLane {
     fn drop(&mut self) {
-        let mut state = self.0.lock();
+        let mut state = self.connections.lock();
         state.open -= 1;
-        state.missing_since = self.0.clock.now();
+        state.missing_since = self.connections.clock.now();
+        state.stuck.remove(&self.number);
     }
 }
 
@@ -103,7 +205,8 @@ mod tests {
         drop(first);
         manual.advance(2 * MISSING_MAX);
         lanes.note_failure("too many connections");
-        assert_eq!((lanes.check(), lanes.count()), (Ok(()), ("keyed".into(), 1)), "the other one is open");
+        let one_open = LaneState { open: 1, stuck_for: Duration::ZERO };
+        assert_eq!((lanes.check(), lanes.state()), (Ok(()), ("keyed".into(), one_open)), "the other one is open");
         drop(second);
         assert_eq!(lanes.check(), Ok(()), "a short interruption");
         manual.advance(MISSING_MAX + Duration::from_secs(1));
@@ -113,5 +216,40 @@ mod tests {
         drop(again);
         manual.advance(2 * MISSING_MAX);
         assert!(lanes.check().unwrap_err().ends_with("the attempt to connect has not ended"));
+    }
+
+    #[test]
+    fn a_queue_whose_lanes_are_all_stuck_is_reported_until_a_batch_ends() {
+        let (clock, manual) = Clock::manual(Nanos(1));
+        let lanes = Arc::new(LaneConnections::new("0", clock.clone()));
+        let [mut first, mut second] = [(); 2].map(|()| lanes.enter());
+        let stuck_for = || lanes.state().1.stuck_for.as_secs();
+        // Two batches, the first of which the server cancels.
+        for seconds in [5, 6] {
+            let began = clock.now();
+            for _ in 0..seconds {
+                manual.advance(Duration::from_secs(1));
+                first.note_slow(began, "it waits".into());
+            }
+            first.note_end(true);
+        }
+        assert_eq!((lanes.check(), stuck_for()), (Ok(()), 11), "the other one works");
+        second.note_slow(Nanos(1), "it waits".into());
+        assert_eq!(lanes.check(), Err("lane 0 has completed no batch of requests for 11 s: it waits".into()));
+        second.note_end(false);
+        assert_eq!(lanes.check(), Ok(()));
+        drop(second);
+        assert!(lanes.check().is_err());
+        manual.advance(STUCK_FORGOTTEN_AFTER + Duration::from_secs(1));
+        assert_eq!((lanes.check(), stuck_for()), (Ok(()), 0), "no request has tried it since");
+        first.note_slow(clock.now(), "it waits again".into());
+        assert_eq!((lanes.check(), stuck_for()), (Ok(()), 0), "since now");
+        for _ in 0..=STUCK_MAX.as_secs() {
+            manual.advance(Duration::from_secs(1));
+            first.note_slow(clock.now(), "it waits again".into());
+        }
+        assert!(lanes.check().unwrap_err().ends_with("it waits again"));
+        first.note_end(false);
+        assert_eq!(lanes.check(), Ok(()));
     }
 }

@@ -48,7 +48,8 @@ fn lane(queue: &Arc<JobQueue>, database: &Database) -> Lane {
         body_bytes: 10,
         clock: Clock::monotonic(),
         journal: Arc::new(Journal::new(RecordSink::default())),
-        lock_timeout: None,
+        lock_timeout: "5s",
+        has_long_statements: false,
     }
 }
 

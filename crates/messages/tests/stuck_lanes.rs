@@ -1,0 +1,184 @@
+//! Another program holds a lock that statements of the service need. A lane that is stuck is reported, requests that need no such lock are
+//! served, and a lock of single rows fails only the requests for these rows.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use common::leases::{lease_action, make, receive};
+use common::{Client, Database, Session, serve};
+use messages::{Config, DispatchConfig};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{sleep, spawn};
+use std::time::Duration;
+
+const SEND: &str = "/v1/queues/q/messages";
+const WAITERS: &str = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+
+/// Waits until `/readyz` replies with this status, and returns the reply's body.
+fn ready_becomes(client: &mut Client, status: u16) -> String {
+    for _ in 0..3000 {
+        let reply = client.short("GET", "/readyz");
+        if reply.0 == status {
+            return reply.1;
+        }
+        sleep(Duration::from_millis(20));
+    }
+    panic!("/readyz did not reply {status}");
+}
+
+/// The longest time that a lane is stuck for, in seconds.
+fn stuck_for(client: &mut Client) -> f64 {
+    let page = client.short("GET", "/metrics").1;
+    let lines = page.lines().filter(|line| line.starts_with("waystage_messages_lane_stuck_seconds{"));
+    lines.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).fold(0.0, f64::max)
+}
+
+#[test]
+fn lanes_that_wait_for_the_lock_of_a_table_are_reported() {
+    let Some(database) = Database::start() else { return };
+    for dispatch in [DispatchConfig::Fused { lanes: 2 }, DispatchConfig::Pool { connections: 1 }] {
+        let running = serve(&Config { dispatch, ..database.config() });
+        let address = running.address();
+        let mut client = Client::connect(address, "alice");
+        client.short("PUT", "/v1/queues/q");
+        client.send(SEND, "x");
+        ready_becomes(&mut client, 204);
+        assert!(stuck_for(&mut client) < 1.0);
+        // As `CREATE INDEX` does. The table can be read.
+        let other = Session::connect(&database);
+        other.run("BEGIN; LOCK TABLE message IN SHARE MODE");
+        let is_over = Arc::new(AtomicBool::new(false));
+        let sender = spawn({
+            let is_over = is_over.clone();
+            move || {
+                let mut client = Client::connect(address, "bob");
+                let mut replies = BTreeSet::new();
+                while !is_over.load(Ordering::Relaxed) {
+                    let (status, text) = client.short("POST", SEND);
+                    replies.insert((status, text.contains("database-error\"") && text.contains("lock timeout")));
+                }
+                replies
+            }
+        });
+        let text = ready_becomes(&mut client, 503);
+        for part in ["urn:waystage:problem:not-ready\"", "lane ", "(relation)", "server process "] {
+            assert!(text.contains(part), "{dispatch:?}: {text}");
+        }
+        assert!(stuck_for(&mut client) > 5.0, "{dispatch:?}");
+        assert_eq!(client.short("GET", "/v1/queues/q").0, 200);
+        assert_eq!(client.short("GET", "/v1/queues/q/messages/head?from=alice"), (200, "x".into()));
+        other.run("ROLLBACK");
+        ready_becomes(&mut client, 204);
+        is_over.store(true, Ordering::Relaxed);
+        let replies = sender.join().unwrap();
+        assert!(replies.contains(&(503, true)), "{replies:?}");
+        assert!(replies.iter().all(|reply| [(503, true), (201, false)].contains(reply)), "{replies:?}");
+        client.send(SEND, "x");
+        assert!(stuck_for(&mut client) < 1.0);
+        running.stop().unwrap();
+    }
+}
+
+/// Only a request can find out whether a lane is still stuck. Without requests, the lane counts as ready after a while.
+#[test]
+fn a_lane_without_requests_is_not_stuck_for_ever() {
+    let Some(database) = Database::start() else { return };
+    let running = serve(&database.config());
+    let address = running.address();
+    let mut client = Client::connect(address, "alice");
+    make(&mut client, "q", "");
+    let other = Session::connect(&database);
+    other.run("BEGIN; LOCK TABLE message IN SHARE MODE");
+    let send = || spawn(move || Client::connect(address, "bob").short("POST", SEND).0);
+    let first = send();
+    while database.number(WAITERS) == 0 {
+        sleep(Duration::from_millis(10));
+    }
+    let second = send();
+    ready_becomes(&mut client, 503);
+    assert_eq!([first, second].map(|send| send.join().unwrap()), [503, 503]);
+    ready_becomes(&mut client, 204);
+    drop(other);
+    running.stop().unwrap();
+}
+
+#[test]
+fn a_locked_message_fails_only_its_own_acknowledgement() {
+    let Some(database) = Database::start() else { return };
+    let running = serve(&Config { dispatch: DispatchConfig::Fused { lanes: 1 }, ..database.config() });
+    let address = running.address();
+    let mut client = Client::connect(address, "alice");
+    let jobs = ["locked", "free"].map(|queue| {
+        make(&mut client, queue, "");
+        client.send(&format!("/v1/queues/{queue}/messages"), "work");
+        receive(&mut client, queue, "lease=1h")
+    });
+    let [holder, blocker] = [(); 2].map(|()| Session::connect(&database));
+    let rows = "queue_id = (SELECT id FROM queue WHERE name = 'locked')";
+    holder.run(&format!("BEGIN; SELECT FROM invisible_message WHERE {rows} FOR UPDATE"));
+    // A pop waits for this lock, so that both acknowledgements wait for the lane and are one batch.
+    blocker.run("BEGIN; LOCK TABLE message");
+    let ask = |path: String| spawn(move || Client::connect(address, "alice").short("POST", &path));
+    let pop = ask("/v1/queues/free/messages:pop".into());
+    while database.number(WAITERS) == 0 {
+        sleep(Duration::from_millis(10));
+    }
+    let asked = jobs.each_ref().map(|job| ask(format!("/v1/leases/{}/acknowledge", job.lease_token)));
+    sleep(Duration::from_millis(300));
+    blocker.run("ROLLBACK");
+    assert_eq!(pop.join().unwrap().0, 204);
+    let [(locked, text), (free, _)] = asked.map(|reply| reply.join().unwrap());
+    assert_eq!((locked, free), (503, 204), "{text}");
+    assert!(text.contains("database-error\"") && text.contains("lock timeout"), "{text}");
+    assert_eq!(client.short("GET", "/readyz").0, 204, "the other messages are served");
+    holder.run("ROLLBACK");
+    assert_eq!(lease_action(&mut client, &jobs[0], "acknowledge"), 204);
+    running.stop().unwrap();
+}
+
+/// A queue whose row is locked delays the lists of others only briefly.
+#[test]
+fn a_locked_queue_fails_its_own_change() {
+    let Some(database) = Database::start() else { return };
+    let running = serve(&database.config());
+    let mut client = Client::connect(running.address(), "alice");
+    make(&mut client, "q", "");
+    let other = Session::connect(&database);
+    other.run("BEGIN; SELECT FROM queue WHERE name = 'q' FOR UPDATE");
+    let reply = client.ask("PUT", "/v1/queues/q", r#"{"lease": "1m"}"#);
+    assert!(reply.status == 503 && reply.text().contains("lock timeout"), "{}", reply.text());
+    assert_eq!(client.short("GET", "/v1/queues").0, 200);
+    client.send(SEND, "x");
+    other.run("ROLLBACK");
+    assert_eq!(client.ask("PUT", "/v1/queues/q", r#"{"lease": "1m"}"#).status, 204);
+    running.stop().unwrap();
+}
+
+/// Each send alone would wait for the lock. The service gives up the connection of a lane whose batch takes too long, and then all of them
+/// would be in doubt.
+#[test]
+fn many_sends_with_keys_do_not_wait_one_after_the_other() {
+    const SENDS: usize = 150;
+    let Some(database) = Database::start() else { return };
+    let running = serve(&database.config());
+    let address = running.address();
+    let mut client = Client::connect(address, "alice");
+    make(&mut client, "q", "");
+    let other = Session::connect(&database);
+    other.run("BEGIN; LOCK TABLE idempotency_key IN SHARE MODE");
+    let send = |number: usize| {
+        let key = format!("Idempotency-Key: {number}");
+        spawn(move || Client::connect(address, "alice").ask_with("POST", SEND, &key, "x"))
+    };
+    for reply in (0..SENDS).map(send).collect::<Vec<_>>() {
+        let reply = reply.join().unwrap();
+        assert!(reply.status == 503 && reply.text().contains("database-error\""), "{}", reply.text());
+    }
+    other.run("ROLLBACK");
+    assert_eq!(client.ask_with("POST", SEND, "Idempotency-Key: 1", "x").status, 201);
+    assert_eq!(database.number("SELECT count(*) FROM message"), 1);
+    running.stop().unwrap();
+}
