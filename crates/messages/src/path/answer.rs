@@ -120,6 +120,12 @@ impl Worker<'_> {
                     job.end(ids.map(Answer::Stored).ok_or(Failure::UnknownQueue));
                 }
             }
+            // One message that the database refuses must not fail the others.
+            Err(error) if jobs.len() > 1 && is_about_rows(&error) => {
+                for job in jobs {
+                    Box::pin(self.send(vec![job])).await;
+                }
+            }
             Err(error) => self.fail(jobs, &error),
         }
     }
@@ -149,8 +155,10 @@ impl Worker<'_> {
                     Box::pin(self.repeat(job)).await;
                 }
             }
-            // Another transaction has locked one of the keys. Only the send with this key may fail.
-            Err(error) if jobs.len() > 1 && is_locked(&error) && jobs.iter().all(has_key) => {
+            // Another transaction has locked one of the keys, or the database refuses a message. Only the send with it may fail.
+            Err(error)
+                if jobs.len() > 1 && (is_about_rows(&error) || is_locked(&error) && jobs.iter().all(has_key)) =>
+            {
                 let (began, mut jobs) = (self.clock.now(), jobs.into_iter());
                 while let Some(job) = self.next_alone(&mut jobs, began, &error) {
                     Box::pin(self.send_with(vec![job])).await;
