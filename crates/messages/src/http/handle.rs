@@ -20,7 +20,7 @@ use crate::path::work::Work;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::Request;
 use axum::http::request::Parts;
-use axum::http::{HeaderName, HeaderValue, header};
+use axum::http::{HeaderName, HeaderValue, Method, header};
 use axum::response::Response;
 use clock::{Clock, Stage};
 use std::collections::HashMap;
@@ -115,7 +115,8 @@ pub(crate) async fn handle(
     if let Ok(value) = HeaderValue::try_from(server_timing(&clock)) {
         response.headers_mut().insert(SERVER_TIMING, value);
     }
-    let body_bytes = HttpBody::size_hint(response.body()).lower();
+    // The HTTP library leaves out the body of a reply to HEAD, which has the same handler as GET.
+    let body_bytes = if parts.method == Method::HEAD { 0 } else { HttpBody::size_hint(response.body()).lower() };
     active.end(response.status(), body_bytes);
     response
 }
