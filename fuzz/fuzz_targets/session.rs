@@ -87,7 +87,7 @@ fn config(choice: u8, names: &[String; 2]) -> Config {
     config.discipline = match choice % 4 {
         0 | 1 => Discipline::Pipelined,
         2 => Discipline::PerBackend { readers: 2, writers: 1, fault_write_poll: None },
-        _ => Discipline::Shared { workers: 2, multi_get: MultiGet::ByKey },
+        _ => Discipline::Shared { workers: 2, multi_get: MultiGet::ByKey, fault_write_hold: None },
     };
     config.part_failure = [PartFailure::Miss, PartFailure::Partial, PartFailure::Error][usize::from(choice >> 2) % 3];
     config.client_window = if choice & 0x10 == 0 { 1024 } else { 1 };

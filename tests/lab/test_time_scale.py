@@ -50,15 +50,19 @@ def test_times_of_a_plan_are_longer_and_rates_lower(tmp_path):
     fault = SPEC + '[system.proxy]\ndispatch = "per-backend"\nfault_write_poll = "1ms"\n'
     (scaled, *_) = make_plan(spec_of(tmp_path, fault)).trials
     assert scaled.system.proxy.fault_write_poll == "20000000ns"
+    held = SPEC + '[system.proxy]\ndispatch = "shared"\nfault_write_hold = "2.4ms"\n'
+    (scaled, *_) = make_plan(spec_of(tmp_path, held)).trials
+    assert scaled.system.proxy.fault_write_hold == "48000000ns"
     assert at_time_scale(spec.settings, 1) == spec.settings, "the specification keeps the described times"
     load = dataclasses.replace(spec.load, think_time="none", rate=1000.0, arrivals="bursty:200ms:800ms")
     slow = at_time_scale(dataclasses.replace(spec.settings, load=load), 4).load
     assert (slow.rate, slow.arrivals) == (250.0, "bursty:800000000ns:3200000000ns")
 
 
-def test_the_fault_of_writers_needs_their_discipline(tmp_path):
-    with pytest.raises(LabError, match="fault_write_poll = '1ms': needs dispatch"):
-        make_plan(spec_of(tmp_path, SPEC + '[system.proxy]\nfault_write_poll = "1ms"\n'))
+@pytest.mark.parametrize("fault", ["fault_write_poll", "fault_write_hold"])
+def test_the_fault_of_a_discipline_needs_it(tmp_path, fault):
+    with pytest.raises(LabError, match=f"{fault} = '1ms': needs dispatch"):
+        make_plan(spec_of(tmp_path, SPEC + f'[system.proxy]\n{fault} = "1ms"\n'))
 
 
 def test_a_time_without_a_duration_cannot_be_scaled(tmp_path):

@@ -58,6 +58,8 @@ class Proxy:
     backend_timeout: str = setting(checks.duration_text, "1s")
     # A fault of a published middleware, with per-backend only; "" leaves it out.
     fault_write_poll: str = setting(checks.duration_or_none, "")
+    # A fault of another one, with shared only; "" leaves it out.
+    fault_write_hold: str = setting(checks.duration_or_none, "")
 
     def replica_count(self, backends: int) -> int:
         """Return the number of replicas of each value; `half` of an odd number of backends is rounded up."""

@@ -30,6 +30,7 @@ def at_time_scale(settings: TrialSettings, scale: float) -> TrialSettings:
                 proxy,
                 backend_timeout=_scaled("system.proxy.backend_timeout", proxy.backend_timeout, scale),
                 fault_write_poll=_scaled("system.proxy.fault_write_poll", proxy.fault_write_poll, scale),
+                fault_write_hold=_scaled("system.proxy.fault_write_hold", proxy.fault_write_hold, scale),
             ),
         ),
         load=replace(

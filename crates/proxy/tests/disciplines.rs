@@ -4,6 +4,7 @@
 
 mod common;
 
+use clock::Clock;
 use common::{Proxy, disciplines};
 use proxy::{Config, Discipline, MultiGet, PoolConfig, Router, Shadow, Timeouts};
 use std::sync::Arc;
@@ -16,7 +17,7 @@ fn per_backend(readers: usize) -> Discipline {
 }
 
 fn shared(workers: usize) -> Discipline {
-    Discipline::Shared { workers, multi_get: MultiGet::ByKey }
+    Discipline::Shared { workers, multi_get: MultiGet::ByKey, fault_write_hold: None }
 }
 
 /// A proxy with one loop, in front of servers whose replies the test sends.
@@ -60,6 +61,59 @@ fn a_polling_writer_sends_to_all_replicas_when_its_poll_is_over() {
         let interval = Some(Duration::from_millis(5));
         (config.loops, config.discipline) =
             (1, Discipline::PerBackend { readers: 2, writers: 1, fault_write_poll: interval });
+        config.pools[0].replicas = 2;
+    });
+    let mut client = proxy.client();
+    for key in 0..20 {
+        client.send(format!("set k{key} 0 0 1\r\nx\r\n"));
+        client.expect("STORED\r\n");
+        client.send(format!("get k{key}\r\n"));
+        client.expect(format!("VALUE k{key} 0 1\r\nx\r\nEND\r\n"));
+    }
+    client.send((0..20).map(|key| format!("delete k{key}\r\n")).collect::<String>());
+    client.expect("DELETED\r\n".repeat(20));
+}
+
+#[test]
+fn a_write_holds_its_worker_after_its_reply_and_a_read_does_not() {
+    let server = GatedServer::start();
+    let hold = Duration::from_millis(300);
+    let discipline = Discipline::Shared { workers: 1, multi_get: MultiGet::ByKey, fault_write_hold: Some(hold) };
+    let proxy = proxy(&[&server], discipline, |_| ());
+    let mut client = proxy.client();
+    let mut received = 0;
+    for round in 0..2 {
+        for key in ["a", "b"] {
+            client.send(format!("get {key}{round}\r\n"));
+            received += 1;
+            server.received(received);
+            server.answer(&format!("get {key}{round}"), "END\r\n");
+            client.expect("END\r\n");
+        }
+        let clock = Clock::monotonic();
+        let start = clock.now();
+        client.send(format!("set c{round} 0 0 1\r\nx\r\n"));
+        received += 1;
+        server.received(received);
+        server.answer(&format!("set c{round} 0 0 1"), "STORED\r\n");
+        client.expect("STORED\r\n");
+        client.send(format!("get d{round}\r\n"));
+        received += 1;
+        server.received(received);
+        assert!(clock.now().after(start) >= hold, "the worker was held");
+        server.answer(&format!("get d{round}"), "END\r\n");
+        client.expect("END\r\n");
+    }
+}
+
+#[test]
+fn held_workers_send_to_all_replicas_in_order() {
+    let servers = [Server::start(), Server::start()];
+    let addresses: Vec<_> = servers.iter().map(Server::address).collect();
+    let proxy = Proxy::at(&addresses, |config| {
+        let fault_write_hold = Some(Duration::from_millis(5));
+        (config.loops, config.discipline) =
+            (1, Discipline::Shared { workers: 2, multi_get: MultiGet::ByKey, fault_write_hold });
         config.pools[0].replicas = 2;
     });
     let mut client = proxy.client();
@@ -215,7 +269,7 @@ fn a_shared_slot_is_busy_until_the_last_replica_has_answered() {
 #[test]
 fn a_sharded_multi_get_is_split_into_even_contiguous_parts_and_joined_in_key_order() {
     let servers = [GatedServer::start(), GatedServer::start(), GatedServer::start()];
-    let sharded = Discipline::Shared { workers: 1, multi_get: MultiGet::Sharded };
+    let sharded = Discipline::Shared { workers: 1, multi_get: MultiGet::Sharded, fault_write_hold: None };
     let proxy = proxy(&servers.each_ref(), sharded, |config| config.pools[0].replicas = 3);
     let mut client = proxy.client();
     client.send("get k0 k1 k2 k3 k4 k5 k6\r\n");
@@ -235,7 +289,7 @@ fn a_sharded_multi_get_is_split_into_even_contiguous_parts_and_joined_in_key_ord
 #[test]
 fn a_whole_multi_get_goes_to_the_first_keys_server() {
     let servers = [GatedServer::start(), GatedServer::start(), GatedServer::start()];
-    let whole = Discipline::Shared { workers: 1, multi_get: MultiGet::Whole };
+    let whole = Discipline::Shared { workers: 1, multi_get: MultiGet::Whole, fault_write_hold: None };
     let proxy = proxy(&servers.each_ref(), whole, |config| config.pools[0].replicas = 3);
     let names: Vec<String> = servers.iter().map(|server| server.address().to_string()).collect();
     let router = Router::new(&Config::new("", &names));

@@ -46,6 +46,7 @@ fn everything() -> ProxyFile {
         fault_write_poll: Some(Duration::from_millis(1)),
         workers: Some(1),
         multi_get: Some(MultiGet::ByKey),
+        fault_write_hold: Some(Duration::from_millis(1)),
         queue: Some(1),
         part_failure: Some(PartFailure::Miss),
         metrics: Some(name.clone()),

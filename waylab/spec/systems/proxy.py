@@ -47,10 +47,9 @@ def _check_slots(system: System, replicas: int) -> None:
             raise ValueError(
                 f"system.proxy.{name} = {slots}: fewer than the {proxy.loops} loops; each loop needs one"
             )
-    if proxy.fault_write_poll and proxy.dispatch != "per-backend":
-        raise ValueError(
-            f'system.proxy.fault_write_poll = {proxy.fault_write_poll!r}: needs dispatch = "per-backend"'
-        )
+    for name, dispatch in (("fault_write_poll", "per-backend"), ("fault_write_hold", "shared")):
+        if getattr(proxy, name) and proxy.dispatch != dispatch:
+            raise ValueError(f'system.proxy.{name} = {getattr(proxy, name)!r}: needs dispatch = "{dispatch}"')
     if proxy.dispatch == "shared" and proxy.multi_get != "by-key" and replicas < system.backends.count:
         raise ValueError(
             f"system.proxy.multi_get = {proxy.multi_get!r}: requests any key from any server; "

@@ -25,6 +25,8 @@ class RunningProxySystem(RunningProxiedSystem):
             command += ["--fault-write-poll", proxy.fault_write_poll]
         if proxy.dispatch == "shared":
             command += ["--multi-get", proxy.multi_get]
+        if proxy.fault_write_hold:
+            command += ["--fault-write-hold", proxy.fault_write_hold]
         if proxy.stamps != "off":
             command += ["--records", str(self.records), "--sample", str(proxy.sample)]
         return command

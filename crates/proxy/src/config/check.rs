@@ -160,7 +160,10 @@ impl Config {
         if let Discipline::PerBackend { fault_write_poll: Some(Duration::ZERO), .. } = self.discipline {
             return Err(ConfigError::value("fault-write-poll", "\"0s\"", "give more than 0s, or leave it out"));
         }
-        let Discipline::Shared { multi_get, .. } = self.discipline else { return Ok(()) };
+        let Discipline::Shared { multi_get, fault_write_hold, .. } = self.discipline else { return Ok(()) };
+        if fault_write_hold == Some(Duration::ZERO) {
+            return Err(ConfigError::value("fault-write-hold", "\"0s\"", "give more than 0s, or leave it out"));
+        }
         for (index, pool) in self.pools.iter().enumerate() {
             // If a slot were free before a replica has answered, the next write could overtake this one on that replica.
             if pool.writes != Writes::All && pool.replicas > 1 {

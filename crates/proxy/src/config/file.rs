@@ -49,6 +49,8 @@ pub struct ProxyFile {
     pub fault_write_poll: Option<Duration>,
     pub workers: Option<usize>,
     pub multi_get: Option<MultiGet>,
+    #[serde(with = "opt_time", default)]
+    pub fault_write_hold: Option<Duration>,
     pub queue: Option<usize>,
     pub part_failure: Option<PartFailure>,
     pub metrics: Option<String>,
@@ -171,7 +173,8 @@ impl ProxyFile {
         let (pools, routes) = (self.pools, self.routes);
         let is_given_sockets = self.is_given_sockets || by.is_given_sockets;
         overridden!(ProxyFile, self, by, {
-            listen, loops, dispatch, readers, writers, fault_write_poll, workers, multi_get, queue, part_failure, metrics, metrics_timeout, metrics_connections, stamps,
+            listen, loops, dispatch, readers, writers, fault_write_poll, workers, multi_get, fault_write_hold, queue, part_failure, metrics, metrics_timeout,
+            metrics_connections, stamps,
             records, sample, backend_window, backend_buffer, client_window, client_buffer, memory, value_max, reply_max,
             clients_max, clients_per_address, client_idle_timeout, client_request_timeout, client_unread_timeout,
             tcp_keepalive, hot_keys, hot_keys_metrics, resolve_every, control, hand_over_wait, tls_certificate, tls_key,
@@ -276,16 +279,14 @@ impl ProxyFile {
     /// The discipline. A key that does not apply to it is an error.
     fn discipline(&self, loops: usize) -> Result<Discipline, ConfigError> {
         let dispatch = self.dispatch.unwrap_or(DispatchConfig::Pipelined);
+        let time_text = |time: Option<Duration>| time.map(|time| format!("{:?}", quantity::duration_text(time)));
         let belongs = [
             ("readers", self.readers.map(|slots| slots.to_string()), DispatchConfig::PerBackend),
             ("writers", self.writers.map(|slots| slots.to_string()), DispatchConfig::PerBackend),
-            (
-                "fault-write-poll",
-                self.fault_write_poll.map(|time| format!("{:?}", quantity::duration_text(time))),
-                DispatchConfig::PerBackend,
-            ),
+            ("fault-write-poll", time_text(self.fault_write_poll), DispatchConfig::PerBackend),
             ("workers", self.workers.map(|slots| slots.to_string()), DispatchConfig::Shared),
             ("multi-get", self.multi_get.map(|multi_get| format!("{:?}", multi_get.name())), DispatchConfig::Shared),
+            ("fault-write-hold", time_text(self.fault_write_hold), DispatchConfig::Shared),
         ];
         for (key, value, of) in belongs {
             if let (Some(value), true) = (value, of != dispatch) {
@@ -307,6 +308,7 @@ impl ProxyFile {
             DispatchConfig::Shared => Discipline::Shared {
                 workers: self.workers.unwrap_or(SLOTS),
                 multi_get: self.multi_get.unwrap_or(MultiGet::ByKey),
+                fault_write_hold: self.fault_write_hold,
             },
         })
     }

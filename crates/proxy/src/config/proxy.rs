@@ -53,6 +53,8 @@ pub enum Discipline {
         workers: usize,
         /// Which backends answer a `get` of several keys.
         multi_get: MultiGet,
+        /// A published fault, for experiments: a write holds its worker for at least this time.
+        fault_write_hold: Option<Duration>,
     },
 }
 
@@ -242,10 +244,10 @@ mod tests {
         assert_eq!(good.check(), Ok(()));
         let records = Some(RecordsConfig { directory: "x".into(), sample: 0 });
         let slots = |discipline| Config { discipline, loops: 2, ..good.clone() };
-        let few = slots(Discipline::Shared { workers: 1, multi_get: MultiGet::ByKey });
+        let few = slots(Discipline::Shared { workers: 1, multi_get: MultiGet::ByKey, fault_write_hold: None });
         let many = slots(Discipline::PerBackend { readers: 5000, writers: 2, fault_write_poll: None });
         let writers = slots(Discipline::PerBackend { readers: 2, writers: 1, fault_write_poll: None });
-        let sharded = slots(Discipline::Shared { workers: 2, multi_get: MultiGet::Sharded });
+        let sharded = slots(Discipline::Shared { workers: 2, multi_get: MultiGet::Sharded, fault_write_hold: None });
         let listen =
             |texts: &[&str]| Config { listen: texts.iter().map(ToString::to_string).collect(), ..good.clone() };
         let server = |text: &str| Config { pools: Config::new("", &[text.into()]).pools, ..good.clone() };

@@ -6,4 +6,5 @@ mod per_backend;
 mod pipelined;
 mod queue;
 mod shared;
+mod write_hold;
 mod write_poll;

@@ -112,7 +112,7 @@ impl Drop for Proxy {
 /// `if_replicated`.
 #[allow(dead_code, reason = "not every file of this folder has several disciplines")]
 pub(crate) fn disciplines(slots: usize, if_replicated: bool) -> Vec<Discipline> {
-    let shared = |multi_get| Discipline::Shared { workers: slots, multi_get };
+    let shared = |multi_get| Discipline::Shared { workers: slots, multi_get, fault_write_hold: None };
     let mut all = vec![
         Discipline::Pipelined,
         Discipline::PerBackend { readers: slots, writers: slots, fault_write_poll: None },

@@ -124,6 +124,9 @@ fn limits(shape: &Shape, random: &mut Random) -> ProxyFile {
     }
 }
 
+/// The times of the published faults of writers and workers. Half of the proxies have none.
+const FAULTS: [Option<Duration>; 4] = [None, None, Some(Duration::from_millis(1)), Some(Duration::from_millis(20))];
+
 fn dispatch(file: &mut ProxyFile, is_shared: bool, loops: usize, has_all: bool, random: &mut Random) {
     let slots = loops + random.below(4);
     let queue = random.choose(&[65536, 65536, 65536, 3]);
@@ -136,13 +139,13 @@ fn dispatch(file: &mut ProxyFile, is_shared: bool, loops: usize, has_all: bool, 
         DispatchConfig::Pipelined => return,
         DispatchConfig::PerBackend => {
             (file.readers, file.writers) = (Some(slots), Some(loops + random.below(2)));
-            let polls = [None, None, Some(Duration::from_millis(1)), Some(Duration::from_millis(20))];
-            file.fault_write_poll = random.choose(&polls);
+            file.fault_write_poll = random.choose(&FAULTS);
         }
         DispatchConfig::Shared => {
             let all = [MultiGet::ByKey, MultiGet::Sharded, MultiGet::Whole];
             let multi_get = if has_all { random.choose(&all) } else { MultiGet::ByKey };
             (file.workers, file.multi_get) = (Some(slots), Some(multi_get));
+            file.fault_write_hold = random.choose(&FAULTS);
         }
     }
     file.queue = Some(queue);

@@ -64,6 +64,10 @@ pub(crate) struct ProxyFlags {
     /// each value on every server.
     #[arg(long, value_enum)]
     multi_get: Option<MultiGetArgument>,
+    /// With shared, for experiments only: a fault of a published middleware. A write holds its worker for at least this
+    /// time, even if all replies arrive earlier.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    fault_write_hold: Option<Duration>,
     /// With per-backend and shared: largest number of requests in each queue of each event loop; more are refused at
     /// once [default: 65536].
     #[arg(long, value_name = "N")]
@@ -205,6 +209,7 @@ impl ProxyFlags {
                 MultiGetArgument::Sharded => MultiGet::Sharded,
                 MultiGetArgument::Whole => MultiGet::Whole,
             }),
+            fault_write_hold: self.fault_write_hold,
             queue: self.queue,
             part_failure: self.part_failure.map(|part_failure| match part_failure {
                 PartFailureArgument::Miss => PartFailure::Miss,

@@ -80,9 +80,9 @@ impl LoopDiscipline {
                 let own = PerBackend::new(own(readers), own(writers), fault_write_poll, queue, counters.clone());
                 LoopDiscipline::PerBackend(own)
             }
-            Discipline::Shared { workers, .. } => {
+            Discipline::Shared { workers, fault_write_hold, .. } => {
                 let queue = Queue::new(config.queue, config.backend_buffer_bytes);
-                LoopDiscipline::Shared(Shared::new(own(workers), queue, counters.clone()))
+                LoopDiscipline::Shared(Shared::new(own(workers), fault_write_hold, queue, counters.clone()))
             }
         }
     }
@@ -162,7 +162,8 @@ impl LegSender {
     pub(crate) fn deadline(&self) -> Nanos {
         let own = match &self.discipline {
             LoopDiscipline::PerBackend(own) => own.deadline(),
-            LoopDiscipline::Pipelined | LoopDiscipline::Shared(_) => Nanos::NEVER,
+            LoopDiscipline::Shared(own) => own.deadline(),
+            LoopDiscipline::Pipelined => Nanos::NEVER,
         };
         own.min(self.connections.deadline())
     }

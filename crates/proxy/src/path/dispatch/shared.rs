@@ -13,11 +13,14 @@ use crate::observe::counters::LoopCounters;
 use crate::path::backend::connections::Connections;
 use crate::path::dispatch::pipelined::{buffer_leg, send_at_once, send_buffered, send_leg};
 use crate::path::dispatch::queue::{Queue, Slot, Slots};
+use crate::path::dispatch::write_hold::WriteHold;
 use crate::path::job::{Job, JobId, LegRef};
 use crate::path::jobs::{AnsweredJobs, Time};
+use crate::path::leg_request::is_read;
 use clock::{Nanos, Stage};
 use records::Outcome;
 use std::sync::Arc;
+use std::time::Duration;
 use wire::Request;
 
 /// The queue and the slots of one loop.
@@ -29,16 +32,25 @@ pub(crate) struct Shared {
     /// Whether each connection accepts requests, and for each backend the number of connections that do.
     is_up: Vec<bool>,
     up: Vec<usize>,
+    /// The slots that a published fault keeps busy.
+    write_hold: Option<WriteHold>,
     counters: Arc<LoopCounters>,
 }
 
 impl Shared {
     /// `workers` slots, each with one connection to each backend. The connections of background jobs follow theirs.
-    pub(crate) fn new(workers: usize, queue: Queue<JobId>, counters: Arc<LoopCounters>) -> Shared {
+    pub(crate) fn new(
+        workers: usize,
+        fault_write_hold: Option<Duration>,
+        queue: Queue<JobId>,
+        counters: Arc<LoopCounters>,
+    ) -> Shared {
         let servers = counters.backends.len();
         let mut slots = Slots::new(workers);
         (0..workers).rev().for_each(|slot| slots.set(slot, Slot::Free));
-        Shared { servers, queue, slots, is_up: vec![false; workers * servers], up: vec![0; servers], counters }
+        let write_hold = fault_write_hold.map(|time| WriteHold::new(time, workers));
+        let (is_up, up) = (vec![false; workers * servers], vec![0; servers]);
+        Shared { servers, queue, slots, is_up, up, write_hold, counters }
     }
 
     /// Gives a job a free slot or a place in the queue, or refuses it.
@@ -62,6 +74,7 @@ impl Shared {
                 each_waiting_leg(id, answered, |leg, backend, answered| {
                     send_leg(leg, request, self.connection(slot, backend), connections, answered, time.turn);
                 });
+                self.hold_slot(slot, answered.jobs.get(id), time.turn);
                 self.update_slot(slot, connections);
             } else {
                 self.enqueue(id, request, answered, time.turn);
@@ -146,10 +159,19 @@ impl Shared {
         self.update_slot(connection / self.servers, connections);
     }
 
+    /// Keeps a slot busy that has sent a write, if the configuration has this fault.
+    fn hold_slot(&mut self, slot: usize, job: &Job, now: Nanos) {
+        if let Some(hold) = self.write_hold.as_mut().filter(|_| !is_read(job.verb)) {
+            hold.hold(slot, now);
+        }
+    }
+
     /// Updates a slot: it is busy as long as a request is in flight on any of its connections.
     fn update_slot(&mut self, slot: usize, connections: &Connections) {
         let first = self.connection(slot, 0);
-        let is_busy = (first..first + self.servers).any(|connection| connections.get(connection).waiting() > 0);
+        let is_held = self.write_hold.as_ref().is_some_and(|hold| hold.is_held(slot));
+        let is_busy =
+            is_held || (first..first + self.servers).any(|connection| connections.get(connection).waiting() > 0);
         self.slots.set(slot, if is_busy { Slot::Busy } else { Slot::Free });
     }
 
@@ -160,6 +182,9 @@ impl Shared {
         answered: &mut AnsweredJobs<'_>,
         time: Time<'_>,
     ) {
+        while let Some(slot) = self.write_hold.as_mut().and_then(|hold| hold.release(time.turn)) {
+            self.update_slot(slot, connections);
+        }
         let mut read = None;
         while let Some(&id) = self.queue.head() {
             let Some(slot) = self.pick(answered.jobs.get(id)) else { return };
@@ -168,8 +193,14 @@ impl Shared {
             each_waiting_leg(id, answered, |leg, backend, answered| {
                 send_buffered(leg, self.connection(slot, backend), connections, answered, now);
             });
+            self.hold_slot(slot, answered.jobs.get(id), now);
             self.update_slot(slot, connections);
         }
+    }
+
+    /// The next time at which `fill_slots` has something to do although nothing has arrived.
+    pub(crate) fn deadline(&self) -> Nanos {
+        self.write_hold.as_ref().map_or(Nanos::NEVER, WriteHold::deadline)
     }
 
     /// Fails all queued jobs.
