@@ -62,12 +62,14 @@ pub(crate) fn cap_meta(kept: &mut Vec<u8>, seconds: u32) {
     *kept = bytes;
 }
 
-/// An expiry time at most `seconds` from now. One that has passed is negative. A Unix time is compared with the proxy's clock.
+/// An expiry time at most `seconds` from now. One that has passed is -1: of a longer number, memcached uses the last 32 bits, which can
+/// be 0. A Unix time is compared with the proxy's clock.
 fn capped(exptime: i64, seconds: u32, unix_seconds: impl Fn() -> i64) -> i64 {
     let most = i64::from(seconds).min(RELATIVE_MAX);
     match exptime {
+        ..0 => -1,
         0 => most,
-        ..=RELATIVE_MAX => exptime.min(most),
+        1..=RELATIVE_MAX => exptime.min(most),
         _ => match exptime.saturating_sub(unix_seconds()) {
             left @ 1.. => left.min(most),
             _ => -1,
@@ -91,6 +93,8 @@ mod tests {
             (30, 30),
             (61, 60),
             (-1, -1),
+            (-4_294_967_296, -1),
+            (-2_147_483_649, -1),
             (NOW + 3600, 60),
             (NOW + 5, 5),
             (NOW, -1),

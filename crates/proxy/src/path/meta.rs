@@ -97,8 +97,7 @@ pub(crate) fn leg_request<'a>(meta: &Meta<'a>, command: LegCommand) -> Request<'
 pub(crate) fn capped_flags(meta: &Meta<'_>, cap: impl Fn(i64) -> i64) -> Vec<u8> {
     let mut capped = Vec::new();
     for flag in meta.flags.iter() {
-        let seconds = std::str::from_utf8(&flag[1..]).ok().and_then(|text| text.parse().ok());
-        match (flag[0], seconds) {
+        match (flag[0], number_in(&flag[1..])) {
             (letter @ (b'T' | b'N'), Some(seconds)) => {
                 capped.push(letter);
                 capped.extend_from_slice(cap(seconds).to_string().as_bytes());
@@ -112,6 +111,14 @@ pub(crate) fn capped_flags(meta: &Meta<'_>, cap: impl Fn(i64) -> i64) -> Vec<u8>
         capped.extend_from_slice(format!("T{}", cap(0)).as_bytes());
     }
     capped
+}
+
+/// The number that memcached reads in an argument: white space may precede it, and ends it.
+fn number_in(argument: &[u8]) -> Option<i64> {
+    let is_space = |byte: &u8| matches!(byte, b'\t'..=b'\r');
+    let start = argument.iter().take_while(|byte| is_space(byte)).count();
+    let number = argument[start..].split(is_space).next()?;
+    std::str::from_utf8(number).ok()?.parse().ok()
 }
 
 /// Finishes the reply to a meta command: counts the hit, inserts the key if the backend did not return it, and drops a reply that
@@ -188,6 +195,15 @@ mod tests {
             (Verb::Ms, "Tx", "Tx "),
             (Verb::Ma, "N0 D2", "N60 D2 "),
             (Verb::Md, "I T90", "I T60 "),
+            // memcached reads 0, 0 and 7, and refuses the others.
+            (Verb::Ms, "T0\tx", "T60 "),
+            (Verb::Ms, "T\t+0\x0b", "T60 "),
+            (Verb::Ma, "N\r7", "N7 "),
+            (Verb::Ms, "T", "T "),
+            (Verb::Ms, "T\t", "T\t "),
+            (Verb::Ms, "T\tx", "T\tx "),
+            (Verb::Ms, "T\t5x", "T\t5x "),
+            (Verb::Ma, "N99999999999999999999", "N99999999999999999999 "),
         ] {
             let capped = capped_flags(&meta(verb, flags.as_bytes()), cap);
             assert_eq!(String::from_utf8(capped).unwrap(), expected, "{flags}");
