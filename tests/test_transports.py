@@ -79,6 +79,51 @@ def test_the_proxy_serves_sockets_from_a_service_manager(tmp_path):
     unix.close()
 
 
+@pytest.mark.parametrize("listen", [(), ("--listen", "127.0.0.1:{port}")])
+def test_a_successor_that_receives_the_same_sockets_twice_listens_once(tmp_path, listen):
+    control, path = tmp_path / "control", tmp_path / "cache.sock"
+    with ExitStack() as ends:
+        tcp = ends.enter_context(socket.create_server(("127.0.0.1", 0)))
+        unix = ends.enter_context(socket.socket(socket.AF_UNIX))
+        unix.bind(str(path))
+        unix.listen()
+        port = tcp.getsockname()[1]
+        options = passing([tcp, unix], "cache:local")
+        arguments = [text.format(port=port) for text in listen]
+        arguments += ["--server", ends.enter_context(backend())[0], "--control", control]
+        first, old = ends.enter_context(proxy(*arguments, **options))
+        assert first == f"127.0.0.1:{port} and unix:{path}"
+        for _ in range(2):
+            ready, new = ends.enter_context(proxy("--take-over", control, *arguments, **options))
+            assert ready == first
+            assert old.wait(timeout=20) == 0
+            for address in (("127.0.0.1", port), str(path)):
+                family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
+                with socket.socket(family) as client:
+                    client.settimeout(10)
+                    client.connect(address)
+                    assert ask(client).startswith(b"VERSION")
+            old = new
+        old.send_signal(signal.SIGTERM)
+        assert old.wait(timeout=20) == 0
+        assert path.exists(), "the file belongs to the service manager"
+
+
+def test_a_reload_keeps_sockets_of_the_service_manager_that_the_file_does_not_name(tmp_path):
+    file = tmp_path / "proxy.toml"
+    with socket.create_server(("127.0.0.1", 0)) as tcp, backend() as servers:
+        file.write_text(f'listen = "127.0.0.1:0"\n[[pools]]\nservers = ["{servers[0]}"]\n')
+        passed = ("127.0.0.1", tcp.getsockname()[1])
+        with proxy("--config", file, **passing([tcp], "cache")) as (ready, process):
+            assert ready.endswith(f" and 127.0.0.1:{passed[1]}")
+            for _ in range(2):
+                process.send_signal(signal.SIGHUP)
+                assert "reloaded on" in process.stdout.readline()
+                with socket.create_connection(passed, timeout=10) as client:
+                    assert ask(client).startswith(b"VERSION")
+            process.send_signal(signal.SIGTERM)
+
+
 def test_the_proxy_ignores_sockets_for_another_process():
     with socket.create_server(("127.0.0.1", 0)) as tcp, backend() as servers:
         options = passing([tcp], "cache") | {"command": (str(WAYSTAGE),)}

@@ -15,6 +15,8 @@ pub struct Inherited {
     pub name: String,
     /// Whether the last process that listens removes the file of a unix socket.
     pub owns_file: bool,
+    /// Whether the service manager opened it.
+    pub is_activated: bool,
     /// The socket.
     pub socket: OwnedFd,
 }
@@ -37,6 +39,12 @@ impl Inherited {
             (None, Some(path)) => Ok(Address::Unix(path.into())),
             (None, None) => refuse("has neither a port nor a path"),
         }
+    }
+
+    /// Whether this is another descriptor of the same socket.
+    pub fn is_same_socket(&self, other: &Inherited) -> bool {
+        let identity = |one: &Inherited| rustix::fs::fstat(&one.socket).ok().map(|stat| (stat.st_dev, stat.st_ino));
+        identity(self).is_some_and(|own| identity(other) == Some(own))
     }
 
     /// Closes the socket. Removes the file of a unix socket that the former process owned, unless a process listens on it.
@@ -82,15 +90,23 @@ mod tests {
     use super::*;
     use std::net::TcpListener;
 
+    fn inherited(name: &str, listener: &TcpListener) -> Inherited {
+        let socket = listener.try_clone().unwrap().into();
+        Inherited { name: name.into(), owns_file: false, is_activated: false, socket }
+    }
+
+    #[test]
+    fn two_descriptors_of_one_socket_are_recognised() {
+        let (one, other) = (TcpListener::bind("127.0.0.1:0").unwrap(), TcpListener::bind("127.0.0.1:0").unwrap());
+        assert!(inherited("a", &one).is_same_socket(&inherited("b", &one)));
+        assert!(!inherited("a", &one).is_same_socket(&inherited("a", &other)));
+    }
+
     #[test]
     fn the_kernel_says_where_a_socket_listens_and_the_name_does_not() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let is_at = |name: &str, address: &str| {
-            let inherited =
-                Inherited { name: name.into(), owns_file: false, socket: listener.try_clone().unwrap().into() };
-            inherited.is_at(&address.parse().unwrap())
-        };
+        let is_at = |name: &str, address: &str| inherited(name, &listener).is_at(&address.parse().unwrap());
         for address in ["127.0.0.1", "localhost", "tls:127.0.0.1"].map(|host| format!("{host}:{port}")) {
             assert!(is_at("any", &address), "{address}");
         }

@@ -25,6 +25,7 @@ pub struct Listening {
     file: Option<SocketFile>,
     /// The last process that listens removes the file. False for sockets of the service manager.
     may_own_file: bool,
+    is_activated: bool,
     tls: Option<ServerTls>,
 }
 
@@ -53,6 +54,7 @@ impl Listening {
                     address: address.at(bound),
                     file: None,
                     may_own_file: false,
+                    is_activated: false,
                     tls: None,
                 })
             }
@@ -66,6 +68,7 @@ impl Listening {
                     address: address.clone(),
                     file,
                     may_own_file: true,
+                    is_activated: false,
                     tls: None,
                 })
             }
@@ -78,21 +81,22 @@ impl Listening {
     /// # Errors
     /// If the socket does not listen for streams, or listens on another address.
     pub fn adopt(address: &Address, inherited: Inherited) -> io::Result<Listening> {
-        let Inherited { socket, owns_file, .. } = inherited;
+        let Inherited { socket, owns_file, is_activated, .. } = inherited;
         rustix::io::ioctl_fionbio(&socket, true)?;
         let configured = address.clone();
         if let Address::Unix(_) = address {
             let (file, may_own_file) = (None, owns_file);
             let socket = ListeningSocket::Unix(UnixListener::from_std(socket.into()));
-            return Ok(Listening { socket, configured, address: address.clone(), file, may_own_file, tls: None });
+            let address = address.clone();
+            return Ok(Listening { socket, configured, address, file, may_own_file, is_activated, tls: None });
         }
         let listener = TcpListener::from_std(socket.into());
         let address = address.at(listener.local_addr()?);
         let socket = ListeningSocket::Tcp(listener);
-        Ok(Listening { socket, configured, address, file: None, may_own_file: false, tls: None })
+        Ok(Listening { socket, configured, address, file: None, may_own_file: false, is_activated, tls: None })
     }
 
-    /// Duplicates the socket for another process.
+    /// Duplicates the socket for another process, or for another configuration of this one.
     ///
     /// # Errors
     /// If the process has too many open files.
@@ -101,7 +105,8 @@ impl Listening {
             ListeningSocket::Tcp(listener) => listener.as_fd().try_clone_to_owned()?,
             ListeningSocket::Unix(listener) => listener.as_fd().try_clone_to_owned()?,
         };
-        Ok(Inherited { name: self.configured.to_string(), owns_file: self.file.is_some(), socket })
+        let (name, owns_file) = (self.configured.to_string(), self.file.is_some());
+        Ok(Inherited { name, owns_file, is_activated: self.is_activated, socket })
     }
 
     /// The address on which it listens, with the port that was chosen.

@@ -34,7 +34,7 @@ pub(crate) fn activated() -> Result<Vec<Inherited>, String> {
                 }
             },
         };
-        sockets.push(Inherited { name, owns_file: false, socket });
+        sockets.push(Inherited { name, owns_file: false, is_activated: true, socket });
     }
     Ok(sockets)
 }

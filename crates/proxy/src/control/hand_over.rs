@@ -62,7 +62,8 @@ impl TakeOver {
         }
         let inherited = names.into_iter().zip(sockets).map(|(line, socket)| {
             let file = line.strip_prefix(WITH_FILE);
-            Inherited { name: file.unwrap_or(line).into(), owns_file: file.is_some(), socket }
+            let name = file.unwrap_or(line).into();
+            Inherited { name, owns_file: file.is_some(), is_activated: false, socket }
         });
         Ok((TakeOver { channel, path: path.into() }, inherited.collect()))
     }

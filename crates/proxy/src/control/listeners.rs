@@ -17,6 +17,8 @@ pub(crate) struct Opened {
 /// address is used instead of a new one. Also returns the sockets of the replaced process or configuration that are not used.
 pub(crate) fn open(listen: &[String], opened: Opened) -> Result<(Vec<Listening>, Vec<Inherited>), ProxyError> {
     let Opened { mut activated, mut handed } = opened;
+    // A service manager also passes the sockets on which the replaced process listens.
+    handed.retain(|handed| !activated.iter().any(|activated| activated.is_same_socket(handed)));
     let mut listeners = Vec::new();
     for text in listen {
         let address: Address = text.parse()?;

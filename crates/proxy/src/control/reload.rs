@@ -32,10 +32,11 @@ impl Running {
         if self.is_handed_over() {
             return Err(ProxyError::TakenOver);
         }
-        let handed = self.lend()?;
+        // Those of the service manager are used, even if the new configuration does not name them.
+        let (activated, handed) = self.lend()?.into_iter().partition(|inherited| inherited.is_activated);
         let metrics = self.metrics.as_ref().map(|metrics| metrics.server.socket()).transpose()?;
         let clock = self.clock.clone();
-        let opened = Opened { activated: Vec::new(), handed };
+        let opened = Opened { activated, handed };
         start_after(config, Before { opened, metrics, take_over: None, itself: Some(self) }, clock)
     }
 

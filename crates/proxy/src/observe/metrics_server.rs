@@ -138,7 +138,8 @@ impl MetricsServer {
 /// Listens with the inherited socket if it has this address, otherwise with a new one. Port 0 stands for any port.
 fn listen(address: &Address, handed: Option<OwnedFd>) -> io::Result<Listening> {
     // Under this name, port 0 stands for any port.
-    let handed = handed.map(|socket| Inherited { name: address.to_string(), owns_file: false, socket });
+    let inherited = |socket| Inherited { name: address.to_string(), owns_file: false, is_activated: false, socket };
+    let handed = handed.map(inherited);
     if let Some(inherited) = handed.filter(|inherited| inherited.is_at(address)) {
         return Listening::adopt(address, inherited);
     }

@@ -373,7 +373,7 @@ fn a_socket_that_listens_elsewhere_than_its_name_says_is_not_used() {
 }
 
 fn inherited(name: &str, socket: std::os::fd::OwnedFd) -> Inherited {
-    Inherited { name: name.into(), owns_file: false, socket }
+    Inherited { name: name.into(), owns_file: false, is_activated: false, socket }
 }
 
 #[test]
