@@ -38,7 +38,7 @@ _FRAME_BYTES_MAX = 2048
 # Frames that are read before due frames are sent.
 _BATCH = 32
 # A timer wakes the program some microseconds late, so it sleeps until shortly before the due time, and polls then.
-_POLLED_NS = 20_000
+_POLLED_NS = 80_000
 # Wake-up time without frames, to react to a signal.
 _IDLE_S = 1.0
 
