@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from waylab.analysis import read_analysis
 from waylab.predict import bounds, left_out_errors, response_law
+from waylab.predict.operational import bottleneck
 from waylab.report import ExperimentFindings, write_findings
 from waylab.report.page.content import read_content
 from waylab.report.study.configurations import configurations_page, law_sentence
@@ -63,6 +64,11 @@ def test_a_bound_is_the_throughput_at_full_use_of_the_busiest_part(reported):
         assert bound.throughput_per_s * bound.utilisation == pytest.approx(rate)
         least_s = one.load.clients / bound.throughput_per_s - (one.think_mean_s or 0.0)
         assert bound.response_s == pytest.approx(max(0.0, least_s))
+
+
+def test_workers_that_wait_for_a_link_are_not_called_the_bottleneck():
+    assert bottleneck({"link a up": 0.98, "workers": 1.0, "CPU time of b": 0.4}) == "link a up"
+    assert bottleneck({"link a up": 0.96, "workers": 1.0}) == "workers"
 
 
 def test_the_response_law_is_compared_with_every_used_trial(reported):

@@ -14,6 +14,10 @@ from waylab.fit.observations import TrialObservation, observe, pooled, usable
 from waylab.runfolder.analysis import Analysis, Configuration
 from waylab.runfolder.files import read_run
 
+WORKERS = "workers"
+# Utilisations that differ by less count as equal.
+_NEAR = 0.03
+
 
 @dataclass(frozen=True)
 class Bound:
@@ -56,13 +60,21 @@ def _bound(one: Configuration, observed: TrialObservation, scale: float) -> Boun
     uses = _uses(one, observed)
     if not uses:
         return None
-    part = max(uses, key=lambda name: uses[name])
+    part = bottleneck(uses)
     most = one.throughput_per_s.known_mean() * scale / uses[part]
     least = None
     if not one.load.rate:
         think_s = (one.think_mean_s or 0.0) / scale
         least = max(0.0, one.load.clients * one.load.pipeline / most - think_s)
     return Bound(part, uses[part], most, least)
+
+
+def bottleneck(uses: dict[str, float]) -> str:
+    """Return the part that is used most; of parts that are used about equally, a link or a CPU before the workers.
+
+    A worker is busy while its request waits for a link or a CPU, so all workers are busy if one of those is the limit.
+    """
+    return max(uses, key=lambda name: uses[name] - (_NEAR if name == WORKERS else 0.0))
 
 
 def _uses(one: Configuration, observed: TrialObservation) -> dict[str, float]:
@@ -77,8 +89,9 @@ def _uses(one: Configuration, observed: TrialObservation) -> dict[str, float]:
     for group, cpu_s in used_s.items():
         uses[f"CPU time of {group}"] = observed.throughput_per_s * cpu_s / cores[group]
     if settings.slots and observed.in_service:
-        uses["workers"] = observed.in_service / settings.slots
-    return {name: float(use) for name, use in uses.items() if use > 0}
+        uses[WORKERS] = observed.in_service / settings.slots
+    # Estimates from sampled records and from counters of a second can exceed 1 slightly.
+    return {name: min(1.0, float(use)) for name, use in uses.items() if use > 0}
 
 
 def response_law(analyses: Sequence[Analysis]) -> ResponseLaw | None:

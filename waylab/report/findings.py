@@ -14,6 +14,7 @@ from waylab.predict import bounds, left_out_errors, model_differences, response_
 from waylab.report.page.content import Content, read_content
 from waylab.report.page.numbers import NONE
 from waylab.report.page.published import unit_of
+from waylab.report.page.reliance import failures
 from waylab.report.sample import deciding_figures
 from waylab.report.study.configurations import configurations_page, law_sentence
 from waylab.report.study.models import models_section
@@ -28,6 +29,8 @@ _HEADINGS = ("finding", "theirs", "ours", "95 % interval", "rule", "verdict", "b
 _COUNTED = " findings: "
 # The figures of the page with all configurations.
 _SHOWN = ("response-histograms", "response-histogram", "both-views", "stage-times")
+# With more configurations, the figures have too many lines to be read; the tables have the same numbers.
+_DRAWN_MAX = 8
 _DESCRIPTION = "description: its own data"
 
 
@@ -50,7 +53,12 @@ class ExperimentFindings:
 def write_findings(experiments: Sequence[ExperimentFindings], page: Path, title: str, command: str) -> Path:
     """Write the page of a study, and the deciding figure of each experiment beside it; return the page's path."""
     lines = [f"# {title}", "", f"{counted(experiments)} Written by:", "", "```", command, "```", ""]
-    lines += _undecided(experiments, command)
+    lines += _summary(experiments)
+    for one in experiments:
+        lines += _experiment(one, page)
+    lines += models_section(
+        [(one.name, errors) for one in experiments for errors in left_out_errors(one.directories)]
+    )
     lines += precision_section(
         [
             (one.name, _cell(_text(finding, one.findings)), finding)
@@ -59,11 +67,7 @@ def write_findings(experiments: Sequence[ExperimentFindings], page: Path, title:
             for finding in one.findings
         ]
     )
-    lines += models_section(
-        [(one.name, errors) for one in experiments for errors in left_out_errors(one.directories)]
-    )
-    for one in experiments:
-        lines += _experiment(one, page)
+    lines += _undecided(experiments, command)
     write_bytes(page, ("\n".join(lines).rstrip() + "\n").encode())
     return page
 
@@ -108,6 +112,26 @@ def counted(experiments: Sequence[ExperimentFindings]) -> str:
     return f"{counts.total()}{_COUNTED}{words or 'none'}."
 
 
+def _summary(experiments: Sequence[ExperimentFindings]) -> Iterator[str]:
+    """Yield a table of the experiments with the number of their findings by verdict."""
+    verdicts = list(VERDICTS.values())
+    yield from ["| " + " | ".join(("experiment", *verdicts)) + " |", "|---" + "|---:" * len(verdicts) + "|"]
+    for one in experiments:
+        counts = Counter(VERDICTS[finding.reproduced] for finding in one.findings)
+        name = f"[{_heading(one)}](#{_anchor(one)})"
+        yield "| " + " | ".join((name, *(str(counts[verdict] or NONE) for verdict in verdicts))) + " |"
+    yield ""
+
+
+def _heading(one: ExperimentFindings) -> str:
+    return one.name + (", a control" if one.control else "")
+
+
+def _anchor(one: ExperimentFindings) -> str:
+    """Return the anchor that Markdown gives the heading of an experiment."""
+    return _heading(one).lower().replace(",", "").replace(" ", "-")
+
+
 def _undecided(experiments: Sequence[ExperimentFindings], command: str) -> Iterator[str]:
     """Yield which findings need more blocks, and the command that runs them."""
     found = [(one, finding) for one in experiments if not one.control for finding in one.findings]
@@ -138,7 +162,7 @@ def _needed(finding: FindingResult) -> str:
 
 
 def _experiment(one: ExperimentFindings, page: Path) -> Iterator[str]:
-    yield from [f"## {one.name}" + (", a control" if one.control else ""), ""]
+    yield from [f"## {_heading(one)}", ""]
     contents = [read_content(directory) for directory in one.directories]
     if not contents:
         yield from ["Not measured.", ""]
@@ -147,6 +171,7 @@ def _experiment(one: ExperimentFindings, page: Path) -> Iterator[str]:
     for content in contents:
         used, total = content.analysis.trials_used, content.analysis.trials_total
         yield f"- {content.run.created_utc} UTC: {used} of {total} trials {content.spec.gates.passed}."
+        yield from (f"- {_cell(text)}" for text in failures(content))
     yield ""
     if one.findings:
         yield from ["| " + " | ".join(_HEADINGS) + " |", "|---" * len(_HEADINGS) + "|"]
@@ -171,7 +196,7 @@ def _configurations(one: ExperimentFindings, content: Content, page: Path) -> It
     folder = page.with_suffix("")
     folder.mkdir(parents=True, exist_ok=True)
     figures = []
-    for stem in _SHOWN:
+    for stem in _SHOWN if len(content.configurations) <= _DRAWN_MAX else ():
         source = content.directory / paths.FIGURES / f"{stem}.svg"
         if source.is_file():
             name = f"{one.name}-{stem}.svg"
@@ -211,6 +236,12 @@ def _figure(one: ExperimentFindings, content: Content, page: Path) -> Iterator[s
         name = f"{one.name}-{stem}.svg"
         write_bytes(folder / name, available[stem].read_bytes())
         yield from [f"![{stem}]({folder.name}/{name})", ""]
+        scale = content.run.plan[0].time_scale if content.run.plan else 1.0
+        if scale != 1:
+            yield from [
+                f"The figure has the rates of this machine, {scale:g} times smaller than those of the table.",
+                "",
+            ]
 
 
 def _row(finding: FindingResult, among: Sequence[FindingResult]) -> list[str]:

@@ -39,7 +39,13 @@ def _gates(content: Content) -> list[Reliance]:
     used, total = analysis.trials_used, analysis.trials_total
     words = f"{used} of {total} trials {content.spec.gates.passed.partition(',')[0]}"
     words += ". A gate is a check that a trial must pass to be used."
-    lines = [Reliance("good" if used == total else "bad", words)]
+    failed = [Reliance("bad", text) for text in failures(content)]
+    return [Reliance("good" if used == total else "bad", words), *failed]
+
+
+def failures(content: Content) -> list[str]:
+    """Say in one line for each gate which trials failed it; the gates that most trials failed come first."""
+    analysis = content.analysis
     failed: dict[str, list[str]] = {}
     for trial in analysis.trials:
         label = content.label(trial.configuration)
@@ -50,18 +56,18 @@ def _gates(content: Content) -> list[Reliance]:
         if not trial.gates and not trial.used:
             failed.setdefault("no readable result" if trial.run else "not run", []).append(named)
     ranked = sorted(failed.items(), key=lambda pair: -len(pair[1]))
-    return lines + [_failure(words, trials, total) for words, trials in ranked[:_GATES_MAX]]
+    return [_failure(words, trials, analysis.trials_total) for words, trials in ranked[:_GATES_MAX]]
 
 
-def _failure(words: str, trials: Sequence[str], total: int) -> Reliance:
+def _failure(words: str, trials: Sequence[str], total: int) -> str:
     """Name the trials that failed a gate, each with the reason; beyond a limit, give only their number."""
     if len(trials) == total > 1:
-        return Reliance("bad", f"All {total} trials failed \u201c{words}\u201d, for example {trials[0]}.")
+        return f"All {total} trials failed \u201c{words}\u201d, for example {trials[0]}."
     count = f"{len(trials)} {'trial' if len(trials) == 1 else 'trials'}"
     listed = "; ".join(trials[:_TRIALS_MAX])
     more = len(trials) - _TRIALS_MAX
     listed += f"; and {more} more, listed under \u201cCan I trust it?\u201d" if more > 0 else ""
-    return Reliance("bad", f"{count} failed \u201c{words}\u201d: {listed}.")
+    return f"{count} failed \u201c{words}\u201d: {listed}."
 
 
 def _why(gate: Gate) -> str:

@@ -37,7 +37,8 @@ def configurations_page(
     yield from [f"# {content.run.name}: all configurations", "", _text(content.spec.question), ""]
     if scale != 1:
         yield from [
-            f"Times and rates are those of the described hosts; one second of theirs took {scale:g} seconds here.",
+            f"Times and rates are those of the described hosts; one second of theirs took {scale:g} seconds here. "
+            "The figures have the times and rates of this machine.",
             "",
         ]
     yield from ["## Response times", ""]
@@ -63,6 +64,8 @@ def configurations_page(
             ],
         )
         yield (
+            "A worker is busy while its request waits for a link or a CPU. Therefore a link or a CPU is shown if its "
+            "utilisation is at most 3 percentage points below that of the workers. "
             "The throughput can be at most the measured one divided by the utilisation of the part that is used most. "
             "With N clients and think time Z, the mean response time is at least N / that throughput − Z."
         )
