@@ -82,7 +82,7 @@ def test_a_value_that_is_too_far_off_is_shown_and_fails(tmp_path, monkeypatch, c
             [],
             "has no emulated hosts to calibrate",
         ),
-        (SPEC, ["--time-scale", "0.5"], "argument --time-scale: 0.5 should be from 1 up to 1000"),
+        (SPEC, ["--time-scale", "0.5"], "argument --time-scale: '0.5' should be a number from 1 up to 1000"),
         (SPEC.replace('"server"', '"sever"'), [], "assignment.backends: 'sever' is not one of testbed.hosts"),
         (
             SPEC.replace("cores = 1,", "cores = 0.05,"),
