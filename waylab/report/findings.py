@@ -238,10 +238,8 @@ def _figure(one: ExperimentFindings, content: Content, page: Path) -> Iterator[s
         yield from [f"![{stem}]({folder.name}/{name})", ""]
         scale = content.run.plan[0].time_scale if content.run.plan else 1.0
         if scale != 1:
-            yield from [
-                f"The figure has the rates of this machine, {scale:g} times smaller than those of the table.",
-                "",
-            ]
+            yield f"The figure has the rates and times of this machine; one second of theirs took {scale:g} s here."
+            yield ""
 
 
 def _row(finding: FindingResult, among: Sequence[FindingResult]) -> list[str]:
