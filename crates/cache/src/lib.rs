@@ -31,10 +31,10 @@ pub use config::{Config, ConfigError, RecordsConfig, SERVICE_TIME_MAXIMUM, Servi
 pub use statistics::Counters;
 
 use clock::Clock;
-use event_loop::{EventLoop, LISTENER, MAILBOX, Stop};
+use event_loop::{EventLoop, LISTENER, MAILBOX, Stop, TIMER};
 use handler::Handler;
 use journal::Journal;
-use net::{BindError, Poller, Post};
+use net::{BindError, Poller, Post, Timer};
 use records::{Program, Writer};
 use std::io;
 use std::net::SocketAddr;
@@ -87,6 +87,8 @@ pub fn start(config: &Config, clock: Clock) -> Result<Running, CacheError> {
     let poller = Poller::new()?;
     poller.add_listener(&mut listener, LISTENER)?;
     let (post, mailbox) = net::mailbox(&poller, MAILBOX)?;
+    let timer = Timer::new()?;
+    poller.add_timer(&timer, TIMER)?;
     let writer = match &config.records {
         None => None,
         Some(records) => {
@@ -96,7 +98,7 @@ pub fn start(config: &Config, clock: Clock) -> Result<Running, CacheError> {
     };
     let journal = Journal::new(writer.as_ref().map(Writer::sender), clock.clone());
     let handler = Handler::new(config, journal, clock);
-    let event_loop = EventLoop::new(poller, listener, mailbox, handler, config.stall);
+    let event_loop = EventLoop::new(poller, timer, listener, mailbox, handler, config.stall);
     let thread = std::thread::Builder::new().name("cache".into()).spawn(move || event_loop.run())?;
     Ok(Running { address, post, thread, writer })
 }
