@@ -1,8 +1,8 @@
 """Disturbs message services over two PostgreSQL servers, while a load generator receives with leases.
 
 Three services use a primary and a synchronous standby. One event follows the other: services are killed and frozen;
-PostgreSQL is killed and frozen; open connections to it fall silent; and the primary is isolated and killed, the standby
-promoted, and the old primary rebuilt as the new standby. Run it with
+PostgreSQL is killed and frozen; open connections to it fall silent; other programs lock tables and rows; and the
+primary is isolated and killed, the standby promoted, and the old primary rebuilt as the new standby. Run it with
 
     .venv/bin/python tests/messages/failover_run.py --seconds 3600
 
@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import kill_run
+import locks
 from kill_run import START_PATIENCE_S, WAYSTAGE, Postgres, Report, Service, exit_with, free_ports, keep
 from relay import Relay
 
@@ -38,14 +39,19 @@ EVENTS = (
     "postgres killed",
     "postgres frozen",
     "silence",
+    *locks.EVENTS,
 )
 FREEZE_S = (0.5, 6.0)
 AWAY_S = (0.0, 2.0)
 # How long services see a silent primary before the standby is promoted.
 ISOLATED_S = (0.0, 3.0)
+# How long a message may stay invisible after its lease: the promised time, and the longest lock. The probe of the locks
+# checks that redelivery works again in the promised time after each lock.
+REDELIVERY_S = locks.NORMAL_WITHIN_S + locks.HELD_S[1]
 LOAD = (
     "--operations send:5,send-to:1,receive:9 --lease 3s --after-receive acknowledge:85,extend:5,nack:5,abandon:5"
     " --queues 4 --clients 12 --think-time 20ms --reply-timeout 10s --drain-time 180s --warm-up 0s --failed-max 1"
+    f" --redelivery-time {REDELIVERY_S:.0f}s"
 )
 LINE = (
     "leased",
@@ -94,9 +100,14 @@ class Node(Postgres):
         subprocess.run(command, check=True, cwd=self.folder, stdout=self.log, stderr=self.log, **self.user)
         return None
 
+    @property
+    def psql(self) -> list[str | Path]:
+        """The command that runs statements from its input."""
+        return [self.program("psql"), "-XAtq", "-d", self.url]
+
     def run(self, statement: str) -> str:
         """Run a statement, and return what it prints."""
-        command: list[str | Path] = [self.program("psql"), "-XAtq", "-d", self.url, "-c", statement]
+        command = [*self.psql, "-c", statement]
         return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout.strip()
 
     def all_processes(self) -> list[int]:
@@ -158,6 +169,7 @@ class Disturber:
         self.nodes, self.services, self.report = nodes, services, report
         self.chance = random.Random(report.seed)
         self.began = time.monotonic()
+        self.number = 0
 
     def round(self) -> list[str]:
         """Return each event once or twice, and a failover, in random order."""
@@ -165,7 +177,8 @@ class Disturber:
 
     def disturb(self, event: str) -> None:
         """Let an event happen."""
-        began = time.monotonic()
+        began, what = time.monotonic(), event
+        self.number += 1
         primary, standby = self.nodes
         service, chance = self.chance.choice(self.services), self.chance
         if event == "service killed":
@@ -180,6 +193,10 @@ class Disturber:
             primary.freeze(chance.uniform(*FREEZE_S))
         elif event == "silence":
             primary.relay.silence_open_connections()
+        elif event in locks.EVENTS:
+            detail, broken = locks.disturb(primary.psql, self.services, event, self.number, chance)
+            what = f"{event}: {detail}"
+            self.report.broken += broken
         else:
             primary.require_standby()
             primary.relay.isolate()
@@ -190,7 +207,7 @@ class Disturber:
             primary.rebuild(standby)
             standby.require_standby()
         self.report.kills[event] = self.report.kills.get(event, 0) + 1
-        print(f"{began - self.began:8.1f} s {event}, {time.monotonic() - began:.1f} s", flush=True)
+        print(f"{began - self.began:8.1f} s {what}, {time.monotonic() - began:.1f} s", flush=True)
 
 
 class Sampler(threading.Thread):

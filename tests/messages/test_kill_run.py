@@ -27,11 +27,13 @@ def test_nothing_is_lost_or_doubled_when_services_and_postgres_are_killed(folder
     assert report.messages["received"] > 0, result
 
 
-def test_nothing_is_lost_doubled_or_held_in_failovers_freezes_and_silence(folder):
-    report, memory = failover_run.run(60, folder, pause_s=3.0)
+def test_nothing_is_lost_doubled_or_held_in_failovers_freezes_silence_and_locks(folder):
+    # With this seed, a failover comes first and the locks follow soon.
+    report, memory = failover_run.run(60, folder, seed=5, pause_s=3.0)
     result = "\n".join(failover_run.lines(report, memory))
     assert not report.broken, result
     assert report.kills["failover"] > 0, result
+    assert report.kills.get("table locked", 0) > 0, result
     assert report.messages["redelivered"] > 0, result
 
 
