@@ -5,12 +5,14 @@ A `Writer` is the only one that writes its keys, so it knows which values a repl
 reply arrives.
 """
 
+import itertools
 import random
 import socket
 import threading
 import time
 import zlib
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from fault_end import End
@@ -36,11 +38,24 @@ ERRORS = (
 
 
 class LostError(Exception):
-    """A reply did not arrive."""
+    """A reply that was awaited since a time of the monotonic clock did not arrive."""
+
+    def __init__(self, text: str, since: float):
+        super().__init__(text)
+        self.since, self.until = since, time.monotonic()
 
 
 class WrongError(Exception):
     """A reply does not belong to its request."""
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A reply that did not arrive, and between which times of the monotonic clock it was awaited."""
+
+    text: str
+    since: float
+    until: float
 
 
 @dataclass
@@ -50,42 +65,59 @@ class Counts:
     answered: int = 0
     failed: int = 0
     checked: int = 0
-    lost: list[str] = field(default_factory=list)
+    lost: list[Lost] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     stale: list[str] = field(default_factory=list)
     commands: set[str] = field(default_factory=set)
     events: dict[str, int] = field(default_factory=dict)
 
+    def lose(self, who: str, error: LostError) -> None:
+        """Record a reply that did not arrive."""
+        self.lost.append(Lost(f"{who}: {error}", error.since, error.until))
+
+
+@contextmanager
+def awaited(request: str = "") -> Iterator[None]:
+    """Turn a failure of the connection into a lost reply."""
+    since = time.monotonic()
+    try:
+        yield
+    except OSError as error:
+        raise LostError(f"{error!r}{request}", since) from error
+
 
 class Connection:
     """A connection that reads lines and blocks."""
 
+    NUMBERS = itertools.count()
+
     def __init__(self, port: int):
-        self.stream = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
+        self.number = next(self.NUMBERS)
+        with awaited(" while connecting"):
+            self.stream = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
         self.file = self.stream.makefile("rb")
 
     def send(self, request: bytes) -> None:
         """Send bytes."""
-        self.stream.sendall(request)
+        with awaited(f" while sending {request[:30]!r}"):
+            self.stream.sendall(request)
 
     def line(self) -> bytes:
         """Return the next line without its end."""
-        try:
+        since = time.monotonic()
+        with awaited():
             line = self.file.readline()
-        except OSError as error:
-            raise LostError(f"{error!r}") from error
         if not line.endswith(b"\r\n"):
-            raise LostError("the connection was closed")
+            raise LostError("the connection was closed", since)
         return line[:-2]
 
     def block(self, length: int) -> bytes:
         """Return a value of this length."""
-        try:
+        since = time.monotonic()
+        with awaited():
             value = self.file.read(length + 2)
-        except OSError as error:
-            raise LostError(f"{error!r}") from error
         if len(value) < length + 2:
-            raise LostError("the connection was closed inside a value")
+            raise LostError("the connection was closed inside a value", since)
         return value[:-2]
 
     def values(self) -> tuple[list[tuple[bytes, bytes]], bytes]:
@@ -96,11 +128,15 @@ class Connection:
             found.append((words[1], self.block(int(words[3]))))
         return found, line
 
+    def half_close(self) -> None:
+        """Send no more requests."""
+        with awaited(" while half-closing"):
+            self.stream.shutdown(socket.SHUT_WR)
+
     def is_at_end(self) -> bool:
         """Whether the proxy closes the connection without another byte."""
-        with suppress(OSError):
+        with awaited(" before the end of the connection"):
             return self.file.read(1) == b""
-        return False
 
     def close(self) -> None:
         """Close the connection."""
@@ -129,6 +165,8 @@ class Write:
     version: int
     is_delete: bool
     acknowledged: float | None = None
+    # The number of the connection on which it was sent.
+    connection: int | None = None
 
 
 class History:
@@ -138,17 +176,25 @@ class History:
         self.policy = policy
         self.writes = [Write(0, is_delete=not policy.has_old_values, acknowledged=0.0)]
 
-    def is_allowed(self, version: int, sent: float) -> bool:
-        """Whether a read that was sent at this time may return this version."""
-        places = [place for place, write in enumerate(self.writes) if write.version == version]
-        if not places or self.writes[places[0]].is_delete:
+    def is_allowed(self, version: int, sent: float, connection: int = -1) -> bool:
+        """Whether a read that was sent at this time, on the connection with this number, may return this version."""
+        # A reader sees the history while its writer adds to it.
+        writes = list(self.writes)
+        places = [place for place, write in enumerate(writes) if write.version == version]
+        if not places or writes[places[0]].is_delete:
             return False
-        write, later = self.writes[places[0]], self.writes[places[0] + 1 :]
-        overwritten = [other.acknowledged for other in later if other.acknowledged is not None]
-        if not overwritten or (write.acknowledged is None and not self.policy.mends):
+        write, later = writes[places[0]], writes[places[0] + 1 :]
+        if write.acknowledged is None and not self.policy.mends:
+            return True
+        acknowledged = [other for other in later if other.acknowledged is not None]
+        # Every policy keeps the requests of one connection in order, also if they are pipelined.
+        if any(other.connection == connection for other in acknowledged):
+            return False
+        overwritten = [other.acknowledged for other in acknowledged if (other.acknowledged or 0.0) < sent]
+        if not overwritten:
             return True
         # A read that the proxy sent in time is answered a little later.
-        return self.policy.may_be_late and sent < overwritten[0] + REPLY_TIMEOUT_S + 0.5
+        return self.policy.may_be_late and sent < (overwritten[0] or 0.0) + REPLY_TIMEOUT_S + 0.5
 
 
 class Writer(threading.Thread):
@@ -157,7 +203,8 @@ class Writer(threading.Thread):
     def __init__(self, policy: Policy, number: int, ports: list[int], counts: Counts, end: End):
         super().__init__(daemon=True)
         self.ports, self.counts, self.end = ports, counts, end
-        self.number, self.source = number, random.Random(f"{policy.name}{number}")
+        self.label, self.number = f"writer {number}", number
+        self.source = random.Random(f"{policy.name}{number}")
         self.histories = {key: History(policy) for key in own_keys(number)}
         # One to each proxy.
         self.connections: list[Connection] = []
@@ -175,10 +222,10 @@ class Writer(threading.Thread):
                     opened = time.monotonic()
                 self.step()
             except LostError as error:
-                self.counts.lost.append(f"writer {self.number}: {error}")
+                self.counts.lose(self.label, error)
                 self.connections = []
             except (WrongError, ValueError) as error:
-                self.counts.wrong.append(f"writer {self.number}: {error}")
+                self.counts.wrong.append(f"{self.label}: {error}")
                 self.connections = []
             time.sleep(self.source.expovariate(1 / THINK_S))
         for connection in self.connections:
@@ -204,8 +251,10 @@ class Writer(threading.Thread):
         elif chance < 0.45:
             many = MANY if self.source.random() < 0.1 else 8
             self.get("get", [self.source.choice(list(self.histories)) for _ in range(many)])
-        elif chance < 0.65:
+        elif chance < 0.60:
             self.write(key, "set")
+        elif chance < 0.65:
+            self.write(key, "set", is_followed=True)
         elif chance < 0.70:
             self.write(key, "delete")
         elif chance < 0.74:
@@ -221,10 +270,7 @@ class Writer(threading.Thread):
         """Send one request through one of the proxies."""
         connection = self.source.choice(self.connections)
         self.counts.commands.add(command)
-        try:
-            connection.send(text)
-        except OSError as error:
-            raise LostError(f"{error!r} while sending {text[:30]!r}") from error
+        connection.send(text)
         return connection
 
     def ended(self, line: bytes, *expected: bytes) -> bool:
@@ -244,6 +290,10 @@ class Writer(threading.Thread):
         if len(keys) > 128:
             self.counts.events["a multi-get of more than 128 keys"] = 1
         connection = self.request(command, f"{command} {expiry}{' '.join(keys)}\r\n".encode())
+        self.check_values(connection, keys, sent)
+
+    def check_values(self, connection: Connection, keys: list[str], sent: float) -> None:
+        """Check the reply to a read of these keys."""
         found, last = connection.values()
         self.ended(last, b"END")
         place = 0
@@ -251,15 +301,17 @@ class Writer(threading.Thread):
             if key.decode() not in keys[place:]:
                 raise WrongError(f"{key!r} was not requested, or is out of order")
             place = keys.index(key.decode(), place) + 1
-            self.check(key.decode(), data, sent)
+            self.check(key.decode(), data, sent, connection)
 
-    def check(self, key: str, data: bytes, sent: float) -> None:
+    def check(self, key: str, data: bytes, sent: float, connection: Connection) -> None:
         """Check one value."""
         version, history = version_of(key, data), self.histories[key]
         self.counts.checked += 1
-        if not history.is_allowed(version, sent):
+        if not history.is_allowed(version, sent, connection.number):
             last = [(write.version, write.is_delete, write.acknowledged) for write in history.writes[-4:]]
-            self.counts.stale.append(f"{key} version {version}, read at {sent:.3f}, after {last}")
+            self.counts.stale.append(
+                f"{self.label}: {key} version {version}, read at {sent:.3f}, after {last}"
+            )
 
     def meta_get(self, key: str) -> None:
         """Read a key with `mg`."""
@@ -267,7 +319,7 @@ class Writer(threading.Thread):
         connection = self.request("mg", f"mg {key} v\r\n".encode())
         line = connection.line()
         if line.startswith(b"VA "):
-            self.check(key, connection.block(int(line.split()[1])), sent)
+            self.check(key, connection.block(int(line.split()[1])), sent, connection)
         self.ended(line, b"VA ", b"EN")
 
     def meta_write(self, key: str) -> None:
@@ -291,12 +343,15 @@ class Writer(threading.Thread):
             self.ended(line, b"EN")
             return None
         words = line.split()
-        self.check(key, connection.block(int(words[1])), sent)
+        self.check(key, connection.block(int(words[1])), sent, connection)
         self.counts.answered += 1
         return int(words[2].removeprefix(b"c"))
 
-    def write(self, key: str, command: str, flags: str = "") -> None:
-        """Write a key, and record whether the write was acknowledged."""
+    def write(self, key: str, command: str, flags: str = "", is_followed: bool = False) -> None:
+        """Write a key, and record whether the write was acknowledged.
+
+        If it is followed, a read of the key is pipelined after it.
+        """
         self.version += 1
         removes = command in ("delete", "md")
         # A value that has expired is missing.
@@ -312,13 +367,17 @@ class Writer(threading.Thread):
             data = value(key, self.version, LARGE if is_large else self.source.choice(SIZES))
             zeros = "" if command == "ms" else "0 0 "
             text = f"{command} {key} {zeros}{len(data)}{flags}\r\n".encode() + data + b"\r\n"
-        line = self.request(command, text).line()
+        sent = time.monotonic()
+        connection = self.request(command, text + (f"get {key}\r\n".encode() if is_followed else b""))
+        write.connection, line = connection.number, connection.line()
         expected = (b"DELETED", b"NOT_FOUND", b"HD", b"NF") if removes else (b"STORED", b"HD")
         refused = (b"NS", b"EX", b"NF") if flags.startswith((" M", " C")) else ()
         if self.ended(line, *expected, *refused):
             if line.startswith(refused or (b"never",)):
                 self.histories[key].writes.remove(write)
             write.acknowledged = time.monotonic()
+        if is_followed:
+            self.check_values(connection, [key], sent)
 
     def other(self, key: str) -> None:
         """Send one of the other commands. Those that write have keys of their own."""
@@ -342,6 +401,25 @@ class Writer(threading.Thread):
             connection.block(int(line.split()[1]))
         self.ended(line, *expected)
         return None
+
+
+class Reader(Writer):
+    """Reads the keys of the writers, at the same time, on connections of its own."""
+
+    def __init__(self, policy: Policy, writers: list[Writer], ports: list[int], counts: Counts, end: End):
+        super().__init__(policy, len(writers), ports, counts, end)
+        self.label = "reader"
+        self.histories = {key: one for writer in writers for key, one in writer.histories.items()}
+
+    def step(self) -> None:
+        """Read one key or several."""
+        keys, chance = list(self.histories), self.source.random()
+        if chance < 0.1:
+            self.get("get", self.source.choices(keys, k=8))
+        elif chance < 0.3:
+            self.meta_get(self.source.choice(keys))
+        else:
+            self.get("get", [self.source.choice(keys)])
 
 
 # Commands whose effect is not followed, with the replies that they may have.
@@ -416,8 +494,8 @@ class Hostile(threading.Thread):
             try:
                 self.store_large()
                 acts[place]()
-            except (LostError, ConnectionError, TimeoutError) as error:
-                self.counts.lost.append(f"{names[place]}: {error!r}")
+            except LostError as error:
+                self.counts.lose(names[place], error)
             except (WrongError, ValueError) as error:
                 self.counts.wrong.append(f"{names[place]}: {error}")
 
@@ -460,7 +538,7 @@ class Hostile(threading.Thread):
     def half_close(self) -> None:
         """Half-close at once: all replies must arrive, and then the end."""
         connection = self.pipeline(3)
-        connection.stream.shutdown(socket.SHUT_WR)
+        connection.half_close()
         self.read_replies(connection, 3)
         if not connection.is_at_end():
             raise WrongError("bytes after the last reply")
