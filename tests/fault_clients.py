@@ -266,9 +266,9 @@ class Writer(threading.Thread):
         else:
             self.other(key)
 
-    def request(self, command: str, text: bytes) -> Connection:
+    def request(self, command: str, text: bytes, through: Connection | None = None) -> Connection:
         """Send one request through one of the proxies."""
-        connection = self.source.choice(self.connections)
+        connection = through or self.source.choice(self.connections)
         self.counts.commands.add(command)
         connection.send(text)
         return connection
@@ -283,13 +283,13 @@ class Writer(threading.Thread):
         self.counts.failed += 1
         return False
 
-    def get(self, command: str, keys: list[str]) -> None:
+    def get(self, command: str, keys: list[str], through: Connection | None = None) -> None:
         """Read keys with `get` or one of its like."""
         sent = time.monotonic()
         expiry = "600 " if command.startswith("gat") else ""
         if len(keys) > 128:
             self.counts.events["a multi-get of more than 128 keys"] = 1
-        connection = self.request(command, f"{command} {expiry}{' '.join(keys)}\r\n".encode())
+        connection = self.request(command, f"{command} {expiry}{' '.join(keys)}\r\n".encode(), through)
         self.check_values(connection, keys, sent)
 
     def check_values(self, connection: Connection, keys: list[str], sent: float) -> None:
@@ -378,6 +378,10 @@ class Writer(threading.Thread):
             write.acknowledged = time.monotonic()
         if is_followed:
             self.check_values(connection, [key], sent)
+        others = [other for other in self.connections if other is not connection]
+        if others and self.source.random() < 0.5:
+            # Another proxy does not know which servers have missed the write.
+            self.get("get", [key], self.source.choice(others))
 
     def other(self, key: str) -> None:
         """Send one of the other commands. Those that write have keys of their own."""

@@ -189,13 +189,13 @@ class Proxy:
 class Proxies:
     """The proxies of one policy, before the same servers. Each has a configuration file of its own."""
 
-    def __init__(self, policy: Policy, servers: dict[str, list[int]], folder: Path):
+    def __init__(self, policy: Policy, servers: list[dict[str, list[int]]], folder: Path):
         self.all: list[Proxy] = []
         try:
             for number in range(policy.proxies):
                 own = folder / f"proxy-{number}"
                 own.mkdir(parents=True, exist_ok=True)
-                self.all.append(Proxy(policy, servers, own))
+                self.all.append(Proxy(policy, servers[number], own))
         except BaseException:
             self.kill()
             raise

@@ -21,6 +21,7 @@ PORTS_TRIED = 3
 FAULTS = (
     "a server is killed",
     "a server is unreachable, and keeps its values",
+    "a server is unreachable for one proxy",
     "a server is slow",
     "a server answers too late",
     "a server half-closes",
@@ -89,6 +90,7 @@ class Relay:
     def __init__(self, port: int):
         self.to = port
         self.delay_s = 0.0
+        self.is_away = False
         self.pairs: list[tuple[socket.socket, socket.socket]] = []
         self.lock = threading.Lock()
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=256)
@@ -101,6 +103,9 @@ class Relay:
                 client, _ = self.listener.accept()
             except OSError:
                 return
+            if self.is_away:
+                client.close()
+                continue
             try:
                 server = socket.create_connection(("127.0.0.1", self.to), timeout=1)
             except OSError:
@@ -135,6 +140,13 @@ class Relay:
         """End the replies of every connection; requests can still arrive."""
         self._shut_down(socket.SHUT_WR)
 
+    def leave(self, away_s: float) -> None:
+        """Close every connection, and refuse new ones for this time."""
+        self.is_away = True
+        self.cut()
+        time.sleep(away_s)
+        self.is_away = False
+
     def cut(self) -> None:
         """Close every connection."""
         self._shut_down(socket.SHUT_RDWR)
@@ -155,16 +167,20 @@ class Relay:
 
 
 class Servers:
-    """The servers of one proxy, pool by pool. The first server of each pool is behind a relay."""
+    """The servers of a policy, pool by pool. Each proxy has a relay of its own to the first server of each pool."""
 
-    def __init__(self, pools: dict[str, int]):
+    def __init__(self, pools: dict[str, int], proxies: int):
+        # Proxies before the same servers know different things when only one of them cannot reach a server.
+        self.faults = FAULTS if proxies == 1 else (*FAULTS, *[FAULTS[2]] * 2)
         self.of_pool = {name: [Server() for _ in range(count)] for name, count in pools.items()}
-        self.relays = {name: Relay(servers[0].port) for name, servers in self.of_pool.items()}
+        self.relays = {
+            name: [Relay(servers[0].port) for _ in range(proxies)] for name, servers in self.of_pool.items()
+        }
 
-    def ports(self) -> dict[str, list[int]]:
-        """Return the ports for the proxy's configuration."""
+    def ports(self, proxy: int) -> dict[str, list[int]]:
+        """Return the ports for the configuration of the proxy with this number."""
         return {
-            name: [self.relays[name].port, *(server.port for server in servers[1:])]
+            name: [self.relays[name][proxy].port, *(server.port for server in servers[1:])]
             for name, servers in self.of_pool.items()
         }
 
@@ -176,31 +192,34 @@ class Servers:
         while not end.is_reached():
             pool = names[0] if source.random() < 0.6 else source.choice(names)
             longest_s = max(AWAY_S[0], min(away_most_s, end.left_s()))
-            fault, away_s = source.choice(FAULTS), source.uniform(AWAY_S[0], longest_s)
+            fault, away_s = source.choice(self.faults), source.uniform(AWAY_S[0], longest_s)
             counts[fault] = counts.get(fault, 0) + 1
             self._happen(fault, pool, away_s, source)
             end.sleep(source.uniform(*PAUSE_S))
 
     def _happen(self, fault: str, pool: str, away_s: float, source: random.Random) -> None:
-        server, relay = source.choice(self.of_pool[pool]), self.relays[pool]
+        server, relay = source.choice(self.of_pool[pool]), source.choice(self.relays[pool])
         match FAULTS.index(fault):
             case 0:
                 server.restart(away_s)
             case 1:
                 server.freeze(away_s)
-            case 2 | 3 as place:
-                relay.delay_s = DELAYS_S[2] if place == 3 else source.choice(DELAYS_S[:2])
+            case 2:
+                relay.leave(away_s)
+            case 3 | 4 as place:
+                relay.delay_s = DELAYS_S[2] if place == 4 else source.choice(DELAYS_S[:2])
                 time.sleep(away_s)
                 relay.delay_s = 0.0
-            case 4:
+            case 5:
                 relay.half_close()
             case _:
                 relay.cut()
 
     def end(self) -> None:
         """Kill all servers."""
-        for relay in self.relays.values():
-            relay.end()
+        for relays in self.relays.values():
+            for relay in relays:
+                relay.end()
         for servers in self.of_pool.values():
             for server in servers:
                 server.end()

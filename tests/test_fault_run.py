@@ -15,8 +15,8 @@ from fault_policies import POLICIES, Spelling, proxy_file, settings_of, toml
 from fault_proxy import EVENTS
 from fault_report import MEMORY_MIB, Report, judge, lines
 from fault_run import ejections, run
-from fault_servers import FAULTS, PortTakenError, Server
-from programs import ROOT, free_ports
+from fault_servers import FAULTS, PortTakenError, Server, Servers
+from programs import ROOT, connect, free_ports
 
 SECONDS = 13
 COVERAGE = (ROOT / "docs/test-coverage.md").read_text()
@@ -151,6 +151,29 @@ def test_a_server_never_takes_the_port_of_another(monkeypatch):
     finally:
         first.end()
     assert len(set(free_ports(50) + free_ports(50))) == 100
+
+
+def is_served(port):
+    """Whether a server answers on this port."""
+    with connect(port) as stream:
+        try:
+            stream.sendall(b"version\r\n")
+            return stream.recv(100).startswith(b"VERSION ")
+        except ConnectionError:
+            return False
+
+
+def test_a_server_can_be_unreachable_for_one_of_two_proxies():
+    servers = Servers({"main": 1}, 2)
+    try:
+        ports = [servers.ports(proxy)["main"][0] for proxy in (0, 1)]
+        assert [is_served(port) for port in ports] == [True, True]
+        servers.relays["main"][1].is_away = True
+        assert [is_served(port) for port in ports] == [True, False]
+        servers.relays["main"][1].leave(0.1)
+        assert [is_served(port) for port in ports] == [True, True]
+    finally:
+        servers.end()
 
 
 def test_the_page_names_files_that_exist():
