@@ -17,6 +17,8 @@ PATIENCE_S = 20.0
 CLIENTS = int(os.environ.get("WAYSTAGE_RELOAD_CLIENTS", "6000"))
 # A client that does not wait for other clients is answered within this time, also during a reload.
 PAUSE_MAX_S = 5.0
+# More keys than fit into the 1024 bytes of a command, so that the proxy has sent the first ones on.
+HALF_LINE = b"get" + b" none" * 400
 
 
 class Lines:
@@ -127,6 +129,78 @@ def test_a_reload_applies_the_new_configuration_and_keeps_clients(servers, tmp_p
         proxy.process.wait()
         proxy.said.reader.join()
         proxy.complained.reader.join()
+
+
+def threads_of(process):
+    return len(os.listdir(f"/proc/{process.pid}/task"))
+
+
+def until(what, is_so):
+    end = time.monotonic() + PATIENCE_S
+    while not is_so():
+        assert time.monotonic() < end, f"not in time: {what}"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def stuck(servers, tmp_path):
+    """A proxy, and a function that reloads it while a new client is in the middle of a line."""
+    file = tmp_path / "proxy.toml"
+    write(file, servers[0])
+    clients = []
+
+    def reload_beside(proxy):
+        clients.append(socket.create_connection(("127.0.0.1", proxy.port), timeout=PATIENCE_S))
+        ask(clients[-1], b"version\r\n" + HALF_LINE, clients_version(proxy))
+        proxy.process.send_signal(signal.SIGHUP)
+        proxy.said.wait_for("reloaded on")
+        return clients[-1]
+
+    proxies = []
+
+    def start(hand_over_wait):
+        proxies.append(Proxy(file, "--loops", "1", "--hand-over-wait", hand_over_wait))
+        return proxies[-1]
+
+    yield start, reload_beside
+    for client in clients:
+        client.close()
+    for proxy in proxies:
+        proxy.process.kill()
+        proxy.process.wait()
+        proxy.said.reader.join()
+        proxy.complained.reader.join()
+
+
+def clients_version(proxy):
+    with socket.create_connection(("127.0.0.1", proxy.port), timeout=PATIENCE_S) as client:
+        client.sendall(b"version\r\n")
+        return client.recv(100)
+
+
+def test_a_client_in_the_middle_of_a_line_keeps_the_old_configuration_no_longer_than_the_hand_over(stuck):
+    start, reload_beside = stuck
+    proxy = start("1s")
+    threads = threads_of(proxy.process)
+    client = reload_beside(proxy)
+    is_closed = threading.Event()
+
+    def send_keys():
+        try:
+            while True:
+                client.sendall(b" none" * 10)
+                time.sleep(0.02)
+        except OSError:
+            is_closed.set()
+
+    sending = threading.Thread(target=send_keys)
+    sending.start()
+    until("the threads of the old configuration end", lambda: threads_of(proxy.process) == threads)
+    sending.join(PATIENCE_S)
+    assert is_closed.is_set()
+    assert clients_version(proxy).startswith(b"VERSION ")
+    code, last = proxy.end()
+    assert code == 0 and last.endswith(", 0 lost"), last
 
 
 def test_a_reload_of_many_clients_closes_none(servers, tmp_path):
