@@ -147,6 +147,26 @@ fn a_client_with_small_values_that_requests_huge_ones_at_once_gets_them_all() {
 }
 
 #[test]
+fn a_reply_that_wins_a_stale_value_is_not_dropped() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let proxy = proxy(|config| config.client_buffer_bytes = 400_000);
+    let mut client = proxy.client();
+    for key in 0..8 {
+        client.ask(format!("md big{key} I T60\r\n"), "HD\r\n");
+    }
+    // A client whose values were small: the proxy requests all of them at the same time, and they do not fit.
+    let mut reader = proxy.client();
+    reader.ask("get small\r\n", "VALUE small 0 1\r\ns\r\nEND\r\n");
+    reader.send((0..8).map(|key| format!("mg big{key} v\r\n")).collect::<String>());
+    std::thread::sleep(Duration::from_millis(300));
+    for key in 0..8 {
+        let line = reader.line();
+        assert!(line.contains(" W"), "big{key}: {line}");
+        reader.expect(value(key) + "\r\n");
+    }
+}
+
+#[test]
 fn a_dropped_read_is_not_repeated_after_a_write_of_its_client() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let proxy = proxy(|config| config.client_buffer_bytes = 500_000);

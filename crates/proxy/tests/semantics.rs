@@ -5,12 +5,12 @@
 mod common;
 
 use common::{Proxy, disciplines};
-use proxy::{Discipline, PartFailure};
+use proxy::{Discipline, Failover, PartFailure};
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use testkit::{GatedServer, Scripted, Server, memory_bytes};
+use testkit::{Client, GatedServer, Scripted, Server, memory_bytes};
 
 /// Runs a test in every discipline. The last one printed is the one that failed.
 fn in_each(test: impl Fn(Discipline)) {
@@ -157,12 +157,13 @@ fn a_failed_part_of_a_multi_get_is_reported_as_configured() {
                 config.metrics = Some("127.0.0.1:0".into());
             });
             let mut client = proxy.client();
-            let mut values = String::new();
+            let (mut values, mut stored) = (String::new(), Vec::new());
             let keys: Vec<String> = (0..20).map(|key| format!("key{key}")).collect();
             for key in &keys {
                 client.send(format!("set {key} 0 0 1\r\nx\r\n"));
                 if client.line() == "STORED\r\n" {
                     values += &format!("VALUE {key} 0 1\r\nx\r\n");
+                    stored.push(key);
                 }
             }
             let error = format!("SERVER_ERROR backend {dead} is down\r\n");
@@ -174,8 +175,37 @@ fn a_failed_part_of_a_multi_get_is_reported_as_configured() {
             client.ask(format!("get {}\r\nmn\r\n", keys.join(" ")), expected + "MN\r\n");
             let metrics = proxy.metrics();
             assert!(metrics.contains("waystage_parts_failed_total 1"), "{metrics}");
+            // All keys belong to one server, and their only part fails.
+            let failed: Vec<_> = keys.iter().filter(|key| !stored.contains(key)).map(String::as_str).collect();
+            assert!(failed.len() > 1);
+            client.ask(format!("get {}\r\n", failed.join(" ")), format!("SERVER_ERROR backend {dead} is down\r\n"));
+            let metrics = proxy.metrics();
+            assert!(metrics.contains("waystage_parts_failed_total 2"), "{metrics}");
         }
     });
+}
+
+#[test]
+fn a_read_that_succeeds_on_another_replica_is_no_failed_part() {
+    let alive = Server::embedded();
+    let broken = Scripted::start(|peer, _| {
+        while let Some(line) = peer.line() {
+            assert!(line.starts_with("get "), "{line}");
+            peer.send("SERVER_ERROR out of memory\r\n");
+        }
+    });
+    let proxy = Proxy::at(&[alive.address(), broken.address()], |config| {
+        (config.loops, config.metrics) = (1, Some("127.0.0.1:0".into()));
+        (config.pools[0].replicas, config.pools[0].failover) = (2, Failover::OnError);
+    });
+    let mut direct = Client::connect(alive.address());
+    let mut client = proxy.client();
+    for key in 0..20 {
+        direct.ask(format!("set key{key} 0 0 1\r\nx\r\n"), "STORED\r\n");
+        client.ask(format!("get key{key}\r\n"), format!("VALUE key{key} 0 1\r\nx\r\nEND\r\n"));
+    }
+    let metrics = proxy.metrics();
+    assert!(metrics.contains("waystage_parts_failed_total 0"), "{metrics}");
 }
 
 #[test]

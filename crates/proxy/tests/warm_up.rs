@@ -7,8 +7,9 @@ mod common;
 use common::{Proxy, disciplines, servers, until};
 use proxy::{Config, PoolConfig, Timeouts, WarmUp};
 use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-use testkit::{Client, Server, memcached_is_here};
+use testkit::{Client, Scripted, Server, memcached_is_here};
 
 /// A proxy whose first pool, with these servers, is warmed up from the last server.
 fn proxy(addresses: &[SocketAddr], change: impl FnOnce(&mut Config)) -> Proxy {
@@ -103,6 +104,49 @@ fn a_command_that_needs_a_value_finds_it_in_the_warm_up_pool() {
                 }
             }
         }
+    }
+}
+
+/// A double of a memcached that is newer than 1.6.18: `ms` with `MA` and `N` creates a missing value.
+fn newer_server(stored: &'static str) -> Scripted {
+    let store = Mutex::new(stored.to_string());
+    Scripted::start(move |peer, _| {
+        while let Some(line) = peer.line() {
+            let words: Vec<_> = line.split_whitespace().collect();
+            let mut store = store.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_missing = store.is_empty();
+            let reply = match words[0] {
+                "mg" if is_missing => "EN\r\n".to_string(),
+                "mg" => format!("VA {}{}\r\n{store}\r\n", store.len(), if words.contains(&"f") { " f0" } else { "" }),
+                "ms" => {
+                    let value = peer.line().unwrap();
+                    let is_refused = words.contains(&"ME") && !is_missing;
+                    if !is_refused {
+                        store.push_str(value.trim_end());
+                    }
+                    if is_refused { "NS\r\n" } else { "HD\r\n" }.to_string()
+                }
+                "md" => {
+                    store.clear();
+                    if is_missing { "NF\r\n" } else { "HD\r\n" }.to_string()
+                }
+                _ => panic!("{line}"),
+            };
+            peer.send(reply);
+        }
+    })
+}
+
+#[test]
+fn an_append_that_would_create_the_value_finds_it_in_the_warm_up_pool() {
+    for (command, source, expected) in
+        [("ms k 1 MA N60\r\n+\r\n", "old", "VA 4\r\nold+\r\n"), ("ms k 1 MA N60\r\n+\r\n", "", "VA 1\r\n+\r\n")]
+    {
+        let backends = [newer_server(""), newer_server(source)];
+        let proxy = proxy(&backends.each_ref().map(Scripted::address), |config| config.loops = 1);
+        let mut client = proxy.client();
+        client.ask(command, "HD\r\n");
+        client.ask("mg k v\r\n", expected);
     }
 }
 

@@ -94,7 +94,7 @@ const REPLY: Duration = Duration::from_secs(10);
 /// The timeouts of a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// The time to accept a connection and answer the first probe.
+    /// The time to accept a connection, and to send nothing while the first probe is in flight.
     pub connect: Duration,
     /// How long the backend may send nothing while a read is in flight.
     pub read: Duration,

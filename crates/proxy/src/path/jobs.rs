@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::path::clients::{ALWAYS_BYTES, Clients, Room};
 use crate::path::job::{FollowUp, Job, JobId, LegRef, SessionRef, WarmUpStep};
 use crate::path::leg_request::{is_read, own_limits};
-use crate::path::meta::only_reads;
+use crate::path::meta::{only_reads, wins};
 use clock::{Clock, Nanos};
 use records::Outcome;
 use std::borrow::Cow;
@@ -279,6 +279,9 @@ impl AnsweredJobs<'_> {
         let (backend, is_background) = (job.leg(leg.leg).backend, job.background.is_some());
         // The value of a meta command is part of the last line.
         let is_large = last_line.len() > ALWAYS_BYTES && job.verb == Verb::Mg;
+        if is_large && wins(last_line) {
+            self.jobs.get(leg.job).may_exceed = true;
+        }
         let last_line = if is_large && !self.jobs.has_room(leg.job, last_line.len()) { b"" } else { last_line };
         let job = self.jobs.get(leg.job);
         if job.leg_answered(leg.leg, last_line, outcome, now) && !job.is_listed {

@@ -88,7 +88,8 @@ impl Journal {
             if job.outcome == Outcome::Answered {
                 counters.misses[job.verb as usize].add(job.keys.saturating_sub(job.hits).into());
             }
-            let is_part_failure = job.legs().len() > 1 && job.first_error.is_some();
+            // If the key of a `get` was read from another backend after an error, no part has failed.
+            let is_part_failure = job.keys > 1 && job.first_error.is_some();
             counters.parts_failed.add(u64::from(is_part_failure));
         } else if job.outcome == Outcome::Answered {
             self.count_found(job);

@@ -66,6 +66,13 @@ pub(crate) fn overwrites(meta: &Meta<'_>) -> bool {
         && !(meta.verb == Verb::Md && meta.flags.has(b'I'))
 }
 
+/// Whether the reply to an `mg` tells its client to replace a stale value. The server returns `W` to one client only, so such a
+/// reply cannot be requested again.
+pub(crate) fn wins(reply: &[u8]) -> bool {
+    let line = reply.split(|&byte| byte == b'\r').next().unwrap_or_default();
+    line.split(|&byte| byte == b' ').skip(1).any(|word| word == b"W")
+}
+
 /// Whether this is an `mg` that sets the expiry time of the value.
 pub(crate) fn touches(meta: &Meta<'_>) -> bool {
     meta.verb == Verb::Mg && meta.flags.has(b'T')

@@ -30,7 +30,10 @@ pub(crate) fn keeps_value(request: &Request<'_>) -> bool {
 fn creates(request: &Request<'_>) -> bool {
     match request {
         Request::Meta(meta) => match meta.verb {
-            Verb::Ms => matches!(meta.flags.argument(b'M'), Some(b"E" | b"e" | b"add" | b"ADD")),
+            // With `N`, newer versions of memcached let `append` and `prepend` create the value.
+            Verb::Ms => {
+                meta.flags.has(b'N') || matches!(meta.flags.argument(b'M'), Some(b"E" | b"e" | b"add" | b"ADD"))
+            }
             Verb::Ma | Verb::Mg => meta.flags.has(b'N'),
             _ => false,
         },
