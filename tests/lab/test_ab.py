@@ -242,8 +242,13 @@ def test_a_setting_may_contain_commas():
         ((), "ab: --a is missing"),
         (
             ("--a", "proxy.lops=1", "--b", "proxy.loops=2"),
-            "--a proxy.lops=1: the setting is not a setting; did you mean",
+            "--a proxy.lops=1: proxy.lops is not a setting; did you mean",
         ),
+        (
+            ("--a", "proxy.loops=1,loops=2", "--b", "proxy.loops=2"),
+            "--a proxy.loops=1,loops=2: system.proxy.loops is given twice",
+        ),
+        (("--a", "=1", "--b", "proxy.loops=2"), "--a =1: the empty name is not a setting; known: "),
         (
             ("--a", "proxy.loops=many", "--b", "proxy.loops=2"),
             "proxy.loops = 'many': should be a whole number",
@@ -271,6 +276,17 @@ def test_a_program_that_cannot_run_is_one_line(fake, spec, tmp_path, capsys):
     text.write_text("x")
     assert ab(spec, "--a", text, "--b", "proxy.loops=2") == 2
     assert "not a program that can be run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", [b"#!/bin/sh\necho other 1.0\n", b"#!/bin/sh\nexit 3\n", b"\x7fELF\xff"])
+def test_another_program_is_one_line_before_anything_runs(fake, spec, tmp_path, capsys, content):
+    other = tmp_path / "other"
+    other.write_bytes(content)
+    other.chmod(0o755)
+    assert ab(spec, "--a", "proxy.loops=2", "--b", other) == 2
+    said = capsys.readouterr().err
+    assert f"{str(other)!r}: is not waystage" in said and said.count("\n") == 1
+    assert not list((spec.parent / "results").glob("*/run.json"))
 
 
 def test_both_programs_run_and_are_recorded(fake, spec, tmp_path):

@@ -34,6 +34,12 @@ def outcome(capsys, *arguments):
         (["show", "none"], "none: no such run folder"),
         (["show", "."], "run.json: not found; this is not a run folder of waylab"),
         (["show"], "the following arguments are required: RUN"),
+        (["show", "x" * 300], f"{'x' * 200}: File name too long"),
+        (["report", "x" * 300], f"{'x' * 200}: File name too long"),
+        (["compare"], "no runs are given"),
+        (["compare", "--a", "none"], "only one side has runs"),
+        (["compare", "none", "none", "--margin", "inf"], "above 0 and finite, not inf"),
+        (["compare", "none", "none", "--metric", "x" * 300], f"metric '{'x' * 80}' is unknown"),
     ],
 )
 def test_bad_input(capsys, tmp_path, monkeypatch, arguments, message):

@@ -3,6 +3,8 @@
 `WAYSTAGE_HONESTY=10000 pytest tests/lab/test_honesty.py` runs ten times as many (some minutes).
 """
 
+import honesty_walk
+import numpy as np
 import pytest
 from honesty import SCENARIOS, table
 from scenario import CAMPAIGNS
@@ -42,3 +44,14 @@ def test_single_runs_paired_by_block_cry_wolf(between, least):
         s for s in SHOWN.values() if f"paired by block that differ by {between} %" in s.name
     ).outcome()
     assert found.share > least
+
+
+def test_a_walk_has_the_response_times_of_mm1():
+    """The script that measures the simulator's coverage at 0.999 has M/M/1's mean, and its intervals are Student's."""
+    counts = honesty_walk.no_counts()
+    means = honesty_walk.measure(0.99, 20, np.random.default_rng(3), counts)
+    assert np.mean(means) == pytest.approx(100, abs=3 * np.std(means) / 20**0.5)
+    assert counts["mean"].given == counts["p90"].given == 20 and counts["p95"].given == 0
+    assert min(counts[name].covered for name in ("mean", "p50", "p90")) >= 15
+    found = honesty_walk.mean_interval(np.array([1.0, 2.0, 3.0, 4.0]))
+    assert (found.low, found.high) == pytest.approx((2.5 - 2.05426, 2.5 + 2.05426), abs=1e-5)

@@ -121,6 +121,15 @@ def test_runs_that_cannot_be_compared_raise_one_line(make, capsys):
         assert words in said and said.count("\n") == 1 and not (other / "compare.json").exists()
 
 
+def test_a_folder_that_cannot_be_written_prints_one_line(make, capsys, tmp_path):
+    old, new, file = make("old"), make("new"), tmp_path / "file"
+    file.write_text("")
+    for output in (file, file / "folder"):
+        assert compare(old, new, "--output", output) == 2
+        said = capsys.readouterr().err
+        assert f"{output}: cannot be written: " in said and said.count("\n") == 1
+
+
 def test_the_page_shows_only_numbers_from_its_json(make):
     old, new = [make("old1"), make("old2", 1.01)], [make("new1", 1.02), make("new2", 1.03)]
     sides(old, new)

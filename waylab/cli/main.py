@@ -22,6 +22,8 @@ N = TypeVar("N", int, float)
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
+# The most characters of a path in an error.
+_NAME_MAX = 200
 
 _COMMANDS = "waylab.cli.commands"
 
@@ -55,6 +57,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of our output has seen enough.
         sys.stderr.close()
         return 0
+    except OSError as error:
+        # A path that no check of its own has refused, for example one that is too long.
+        name = str(error.filename or "")[:_NAME_MAX]
+        print(f"waylab: {name}: {error.strerror or error}".replace(": : ", ": "), file=sys.stderr)
+        return EXIT_BAD_INPUT
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape as plain
 from rich.table import Table
 
+from waylab.errors import LabError
 from waylab.report.page.numbers import NONE, percent_text, ratio_text, shown
 from waylab.report.page.offline import document
 from waylab.report.tables.table import definitions, table
@@ -22,7 +23,10 @@ _CLASSES = {"worse": "fail", "better": "pass", "equivalent": "pass", "no worse":
 
 def write_comparison(content: RunComparison, directory: Path) -> Path:
     """Write `compare.json` and `compare.html`; return the path of the page."""
-    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LabError(f"{directory}: cannot be written: {error.strerror}") from None
     write(directory / paths.COMPARE, content)
     path = directory / "compare.html"
     write_bytes(path, _page(content).encode())

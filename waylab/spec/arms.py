@@ -42,16 +42,18 @@ def read_arm(given: str, name: str) -> Arm:
         if not path.is_file():
             raise LabError(f"{where}: is no file; give a waystage binary, or a setting such as proxy.loops=2")
         return Arm(given, ((PROGRAM, str(path.resolve())),))
-    settings = []
+    settings: list[tuple[str, object]] = []
     # A comma separates settings only if another one follows it.
     for part in re.split(r",(?=[\w.]+=)", given):
         key, _, text = part.partition("=")
         try:
-            dotted = resolved(key.strip(), "the setting")
+            dotted = resolved(key.strip(), key.strip() or "the empty name")
             value = _value(text.strip())
             checked(check_of(TrialSettings, dotted.split(".")), value, key.strip())
         except ValueError as error:
             raise LabError(f"{where}: {error}") from None
+        if dotted in dict(settings):
+            raise LabError(f"{where}: {dotted} is given twice")
         settings.append((dotted, value))
     return Arm(given, tuple(settings))
 

@@ -3,6 +3,7 @@
 import os
 import shutil
 import stat
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,8 @@ from waylab.testbed.postgres.programs import PostgresPrograms, find_postgres
 SYSTEM_PROGRAMS = "/usr/sbin"
 _PACKAGE = Path(__file__).resolve().parents[1]
 _BUILT = Path("target") / "release" / "waystage"
+# For a program to report its version, on a busy machine.
+_VERSION_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,22 @@ def require_version(path: Path) -> Path:
     if not _is_program(path):
         raise LabError(f"system.program = {str(path)!r}: not a program that can be run")
     require_trusted(path)
+    if not _version_of(path).startswith("waystage "):
+        raise LabError(
+            f"system.program = {str(path)!r}: is not waystage, because --version gives no version of it"
+        )
     return path
+
+
+def _version_of(path: Path) -> str:
+    command = [str(path), "--version"]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=_VERSION_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return str(done.stdout)
 
 
 def require_trusted(program: Path) -> None:

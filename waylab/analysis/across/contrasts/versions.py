@@ -87,6 +87,8 @@ def compare_runs(
             twice, an unknown metric, or a margin of 0.
     """
     _check_request(margin, metrics)
+    if not baseline and not candidate:
+        raise LabError("compare: no runs are given; give runs of both sides, as --a RUN RUN --b RUN RUN")
     if not baseline or not candidate:
         raise LabError("compare: only one side has runs; give runs of both, as --a RUN RUN --b RUN RUN")
     runs = [(directory, read_run(directory)) for directory in (*baseline, *candidate)]
@@ -179,11 +181,11 @@ def _arm_trials(trials: list[AnalysedTrial], factor: str, level: str) -> list[An
 
 
 def _check_request(margin: float, metrics: tuple[str, ...]) -> None:
-    if not margin > 0:
-        raise LabError(f"compare: the margin must be above 0, not {margin:g}")
+    if not 0 < margin < math.inf:
+        raise LabError(f"compare: the margin must be above 0 and finite, not {margin:g}")
     for metric in metrics:
         if not _KNOWN.fullmatch(metric):
-            raise LabError(f"compare: metric {metric!r} is unknown; known: {_KNOWN_WORDS}")
+            raise LabError(f"compare: metric {metric[:80]!r} is unknown; known: {_KNOWN_WORDS}")
 
 
 def _side(directory: Path, run: Run) -> _Side:
