@@ -122,7 +122,7 @@ def test_runs_that_cannot_be_compared_raise_one_line(make, capsys):
 
 
 def test_a_folder_that_cannot_be_written_prints_one_line(make, capsys, tmp_path):
-    old, new, file = make("old"), make("new"), tmp_path / "file"
+    old, new, file = make("old"), make("new", 1.02), tmp_path / "file"
     file.write_text("")
     for output in (file, file / "folder"):
         assert compare(old, new, "--output", output) == 2
