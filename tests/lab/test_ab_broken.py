@@ -19,18 +19,25 @@ SHORT = {
     "sample = 2": "sample = 10",
 }
 SHELL, PYTHON = "#!/bin/sh\n", "#!/usr/bin/env python3\n"
+# Candidates that report no version, as a program that is not waystage.
+OTHERS = {
+    "text": "this is not a program\n",
+    "empty": "",
+    "another program": SHELL + "echo boom >&2; exit 7\n",
+}
+# It reports its version as waystage does.
+VERSION = SHELL + '[ "$1" = --version ] && exec {good} --version\n'
 # Each is a candidate, and what the line about its failures says.
 BROKEN = {
-    "text": ("this is not a program\n", "backend-0: {path} cannot be started: Exec format error"),
-    "empty": ("", "backend-0: {path} cannot be started: Exec format error"),
     "ends at its start": (
-        SHELL + "echo boom >&2; exit 7\n",
+        VERSION + "echo boom >&2; exit 7\n",
         "backend-0: ended with 7 before it was ready: boom",
     ),
-    "never listens": (SHELL + "exec sleep 1000\n", "backend-0: not ready within 5 s"),
+    "never listens": (VERSION + "exec sleep 1000\n", "backend-0: not ready within 5 s"),
     "never answers": (
         PYTHON
-        + "import socket\n"
+        + "import os, socket, sys\n"
+        + "if sys.argv[1] == '--version': os.execv('{good}', sys.argv)\n"
         + "listener = socket.create_server(('127.0.0.1', 0))\n"
         + "print('waystage ready on 127.0.0.1:%d (mute)' % listener.getsockname()[1], flush=True)\n"
         + "kept = []\n"
@@ -85,6 +92,15 @@ def left_running(path):
         if any(str(path) in word for word in process.info["cmdline"] or ()):
             found.append(process.info["cmdline"])
     return found
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_candidate_that_is_not_waystage_is_one_line_before_anything_runs(ab, tmp_path, capsys, name):
+    code, candidate = ab(OTHERS[name])
+    said = capsys.readouterr().err
+    assert code == 2 and said.count("\n") == 1, said
+    assert f"{str(candidate)!r}: is not waystage, because --version gives no version of it" in said
+    assert not list((tmp_path / "results").glob("*/run.json")) and left_running(tmp_path) == []
 
 
 @pytest.mark.parametrize("name", BROKEN)
