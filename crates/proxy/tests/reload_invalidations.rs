@@ -240,3 +240,32 @@ fn a_write_that_is_lost_after_the_reload_is_invalidated_by_the_new_configuration
         assert_eq!(running.stop().unwrap().lost, 0);
     }
 }
+
+/// A server that could be any of the old ones misses nothing that another server misses after the reload.
+#[test]
+fn an_unknown_server_keeps_what_is_written_after_the_reload() {
+    let [near, unknown] = [Server::start(), Server::start()];
+    let down = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let names = [near.address(), down, unknown.address()].map(|address| address.to_string());
+    let mut running = start(config(vec![pool("p", &names[..2])]), Clock::monotonic()).unwrap();
+    end(replace(&mut running, config(vec![pool("p", &names)])));
+    let mut client = Client::connect(running.address().unwrap());
+    let mut direct = Client::connect(unknown.address());
+    for round in 0..100 {
+        client.ask(format!("set k 0 0 3\r\n{round:03}\r\n"), "STORED\r\n");
+        let mut stored = String::new();
+        until("the write has reached the unknown server", || {
+            direct.send("get k\r\n");
+            stored = direct.line();
+            if stored.starts_with("VALUE") {
+                stored = direct.line();
+                direct.line();
+            }
+            stored == format!("{round:03}\r\n")
+        });
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    direct.ask("get k\r\n", value("099", "k"));
+    assert_eq!(running.stop().unwrap().lost, 0);
+}

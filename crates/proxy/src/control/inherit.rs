@@ -108,15 +108,17 @@ impl Inheritance {
     }
 
     /// A backend shares the list of the one old backend with the same server. If there are several, or none, it gets a list that
-    /// will inherit from those, or from all.
+    /// will inherit from those, or from all: what is pending, and what the old configuration adds until its end.
     pub(crate) fn from(old: (&Servers, &[PendingInvalidations]), new: &Servers) -> Inheritance {
         let (old_servers, lists) = (old.0.lock().clone(), distinct(old.1.iter()));
-        let mut passing = Vec::new();
+        let mut passing: Vec<(PendingInvalidations, PendingInvalidations)> =
+            lists.iter().map(|list| (list.clone(), list.successor())).collect();
+        let successors: Vec<PendingInvalidations> = passing.iter().map(|(_, successor)| successor.clone()).collect();
         let mut inherit = |server: &Server| {
             let of_same = old_servers.iter().zip(old.1).filter(|(old, _)| old.is_same(server)).map(|(_, list)| list);
             let same = distinct(of_same);
             if let [shared] = &same[..] {
-                return shared.clone();
+                return successors.iter().find(|successor| successor.is(shared)).unwrap_or(shared).clone();
             }
             let fresh = PendingInvalidations::default();
             let from = if same.is_empty() { lists.clone() } else { same };
@@ -183,6 +185,22 @@ mod tests {
         let old = servers(&["10.0.0.1:1", "10.0.0.1:1", "10.0.0.2:1"]);
         let new = servers(&["10.0.0.1:1", "10.0.0.9:1", "10.0.0.2:1"]);
         assert_eq!(inherited(&old, &new), [vec![0, 1], vec![0, 1, 2], vec![2]]);
+    }
+
+    #[test]
+    fn an_unknown_server_does_not_inherit_what_the_new_configuration_adds() {
+        let (old, new) = (servers(&["10.0.0.1:1"]), servers(&["10.0.0.1:1", "10.0.0.1:1", "10.0.0.9:1"]));
+        let lists = vec_of(1);
+        let inheritance = Inheritance::from((&old, &lists), &new);
+        inheritance.pass_on(Nanos(0));
+        let [known, again, unknown] = &inheritance.pending[..] else { panic!("three backends") };
+        known.add(b"new", None, Nanos(1));
+        assert!(lists[0].is_pending(b"new") && again.is_pending(b"new") && !unknown.is_pending(b"new"));
+        // A later configuration that knows all servers passes nothing on.
+        let later = Inheritance::from((&new, &inheritance.pending), &new);
+        later.pass_on(Nanos(2));
+        later.pending[0].add(b"later", None, Nanos(3));
+        assert!(known.is_pending(b"later") && !unknown.is_pending(b"later") && later.pending[2].is(unknown));
     }
 
     #[test]

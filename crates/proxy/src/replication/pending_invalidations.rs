@@ -30,9 +30,20 @@ const RETRIED: usize = 16;
 /// The keys are divided among this many maps, each with a lock of its own.
 const SHARDS: usize = 16;
 
-/// The invalidations pending on one backend. A clone is a handle to the same list.
+/// The invalidations pending on one backend, as one configuration of the proxy knows it. A clone is the same handle.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct PendingInvalidations(Arc<List>);
+pub(crate) struct PendingInvalidations {
+    /// Handles of several configurations can share one list, if the server is the same.
+    list: Arc<List>,
+    heirs: Arc<Heirs>,
+}
+
+/// The handles of the configuration that replaces this one. They receive every key that is added with this handle.
+#[derive(Debug, Default)]
+struct Heirs {
+    are_there: AtomicBool,
+    handles: Mutex<Vec<PendingInvalidations>>,
+}
 
 #[derive(Debug)]
 struct List {
@@ -43,8 +54,8 @@ struct List {
     shards: [Mutex<Shard>; SHARDS],
     /// Whether every key must be deleted.
     is_everything: AtomicBool,
-    whole: Mutex<Whole>,
-    has_heirs: AtomicBool,
+    /// Set when every key must be deleted: the list was full, or a `flush_all` has failed.
+    everything: Mutex<Option<PendingInvalidation>>,
     /// No delete is due before this time, in nanoseconds.
     next_due: AtomicU64,
     /// An event loop takes the deletes that are due. The others need not.
@@ -64,15 +75,6 @@ struct Shard {
     queue: BinaryHeap<Reverse<(Nanos, Arc<[u8]>)>>,
 }
 
-/// What concerns the list as a whole.
-#[derive(Debug, Default)]
-struct Whole {
-    /// Set when every key must be deleted: the list was full, or a `flush_all` has failed.
-    everything: Option<PendingInvalidation>,
-    /// Lists of the configuration that replaces this one. They receive every key that is added here.
-    heirs: Vec<PendingInvalidations>,
-}
-
 impl Default for List {
     fn default() -> List {
         List {
@@ -81,8 +83,7 @@ impl Default for List {
             hasher: RandomState::new(),
             shards: Default::default(),
             is_everything: AtomicBool::new(false),
-            whole: Mutex::default(),
-            has_heirs: AtomicBool::new(false),
+            everything: Mutex::default(),
             next_due: AtomicU64::new(Nanos::NEVER.0),
             is_taking: AtomicBool::new(false),
             failures: AtomicU32::new(0),
@@ -95,12 +96,12 @@ impl Default for List {
 impl PendingInvalidations {
     /// Whether no invalidation is pending.
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.count.load(Ordering::Acquire) == 0
+        self.list.count.load(Ordering::Acquire) == 0
     }
 
     /// The number of keys in the list, for metrics. An invalidation of everything counts as one.
     pub(crate) fn count(&self) -> Arc<AtomicUsize> {
-        self.0.count.clone()
+        self.list.count.clone()
     }
 
     /// Whether an invalidation of this key is pending, so that its value must not be read.
@@ -108,96 +109,118 @@ impl PendingInvalidations {
         if self.is_empty() {
             return false;
         }
-        let hash = self.0.hash(key);
-        let may_be = self.0.filter.may_contain(hash);
-        self.0.is_everything.load(Ordering::Acquire) || (may_be && self.0.shard(hash).keys.contains_key(key))
+        let hash = self.list.hash(key);
+        let may_be = self.list.filter.may_contain(hash);
+        self.list.is_everything.load(Ordering::Acquire) || (may_be && self.list.shard(hash).keys.contains_key(key))
     }
 
     /// Adds a key. With `linger`, the key is deleted a second time that long after the first delete.
     pub(crate) fn add(&self, key: &[u8], linger: Option<Duration>, now: Nanos) {
-        self.0.add(key, PendingInvalidation::new(now, linger), |known| known.renew(linger));
-        self.0.each_heir(|heir| heir.add(key, linger, now));
+        self.list.add(key, PendingInvalidation::new(now, linger), |known| known.renew(linger));
+        self.heirs.each(|heir| heir.add(key, linger, now));
     }
 
     /// Adds a key that a late request may still change. Its delete is sent when the fate of that request is known.
     pub(crate) fn add_late(&self, key: &[u8], late: &LateRequest, now: Nanos) {
         let mut pending = PendingInvalidation::new(now, None);
         pending.follow(late);
-        self.0.add(key, pending, |known| {
+        self.list.add(key, pending, |known| {
             known.renew(None);
             known.follow(late);
         });
-        self.0.each_heir(|heir| heir.add_late(key, late, now));
+        self.heirs.each(|heir| heir.add_late(key, late, now));
     }
 
     /// Adds an invalidation of all keys, which is sent as `flush_all`.
     pub(crate) fn add_everything(&self, linger: Option<Duration>, now: Nanos) {
-        self.0.add_everything(PendingInvalidation::new(now, linger), |known| known.renew(linger));
-        self.0.each_heir(|heir| heir.add_everything(linger, now));
+        self.list.add_everything(PendingInvalidation::new(now, linger), |known| known.renew(linger));
+        self.heirs.each(|heir| heir.add_everything(linger, now));
     }
 
     /// Records that the backend may store values of a pool that has failed over to it, until they expire.
     pub(crate) fn hold_failover_values(&self, until: Nanos) {
-        self.0.failover_until.fetch_max(until.0, Ordering::AcqRel);
-        self.0.each_heir(|heir| heir.hold_failover_values(until));
+        self.list.failover_until.fetch_max(until.0, Ordering::AcqRel);
+        self.heirs.each(|heir| heir.hold_failover_values(until));
     }
 
     /// Whether the backend may still store a value of a pool that has failed over to it.
     pub(crate) fn may_hold_failover_values(&self, now: Nanos) -> bool {
-        self.0.failover_until.load(Ordering::Acquire) > now.0
+        self.list.failover_until.load(Ordering::Acquire) > now.0
+    }
+
+    /// A handle to the same list for the configuration that replaces this one. What is added with it does not reach the heirs
+    /// of this handle, because its backends are among those that the new configuration knows.
+    pub(crate) fn successor(&self) -> PendingInvalidations {
+        PendingInvalidations { list: self.list.clone(), heirs: Arc::default() }
     }
 
     /// Adds everything that is pending here to a list of the configuration that replaces this one, and from now on everything
-    /// that is added here: the event loops of this configuration finish their requests, and a write of theirs can still fail.
+    /// that is added with this handle: the event loops of this configuration finish their requests, and a write of theirs can
+    /// still fail.
     pub(crate) fn pass_on_to(&self, heir: &PendingInvalidations, now: Nanos) {
         // What is added from now on reaches the heir by itself. What was added before is passed on below.
-        self.0.whole().heirs.push(heir.clone());
-        self.0.has_heirs.store(true, Ordering::SeqCst);
-        let everything = self.0.whole().everything.clone();
+        self.heirs.push(heir.clone());
+        if self.is(heir) {
+            return;
+        }
+        let everything = lock(&self.list.everything).clone();
         if let Some(pending) = everything {
             let passed_on = pending.passed_on(now).lingering();
-            heir.0.add_everything(passed_on.clone(), |known| known.merge(&passed_on));
+            heir.list.add_everything(passed_on.clone(), |known| known.merge(&passed_on, now));
         }
-        for shard in &self.0.shards {
+        for shard in &self.list.shards {
             let shard = lock(shard);
             for (key, pending) in &shard.keys {
                 let passed_on = pending.passed_on(now);
-                heir.0.add(key, passed_on.clone(), |known| known.merge(&passed_on));
+                heir.list.add(key, passed_on.clone(), |known| known.merge(&passed_on, now));
             }
         }
-        heir.hold_failover_values(Nanos(self.0.failover_until.load(Ordering::Acquire)));
+        heir.hold_failover_values(Nanos(self.list.failover_until.load(Ordering::Acquire)));
     }
 
-    /// Whether this is a handle to the same list.
+    /// Whether both are handles to the same list.
     pub(crate) fn is(&self, other: &PendingInvalidations) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        Arc::ptr_eq(&self.list, &other.list)
     }
 
     /// No delete is due before this time.
     pub(crate) fn next_due(&self) -> Nanos {
-        Nanos(self.0.next_due.load(Ordering::Acquire).max(self.0.retry_at.load(Ordering::Acquire)))
+        Nanos(self.list.next_due.load(Ordering::Acquire).max(self.list.retry_at.load(Ordering::Acquire)))
     }
 
     /// Takes up to `most` invalidations that are due. The caller must pass each of them to `record_result`. While another event
     /// loop takes some, there are none.
     pub(crate) fn take_due(&self, most: usize, now: Nanos) -> Vec<Invalidation> {
-        if self.next_due() > now || self.0.is_taking.swap(true, Ordering::AcqRel) {
+        if self.next_due() > now || self.list.is_taking.swap(true, Ordering::AcqRel) {
             return Vec::new();
         }
         // Whoever adds an invalidation from here on lowers this time again.
-        self.0.next_due.store(Nanos::NEVER.0, Ordering::SeqCst);
-        let most = if self.0.failures.load(Ordering::Acquire) > 0 { most.min(RETRIED) } else { most };
-        let taken = self.0.take_everything(now).unwrap_or_else(|| self.0.take_keys(most, now));
-        self.0.is_taking.store(false, Ordering::Release);
+        self.list.next_due.store(Nanos::NEVER.0, Ordering::SeqCst);
+        let most = if self.list.failures.load(Ordering::Acquire) > 0 { most.min(RETRIED) } else { most };
+        let taken = self.list.take_everything(now).unwrap_or_else(|| self.list.take_keys(most, now));
+        self.list.is_taking.store(false, Ordering::Release);
         taken
     }
 
     /// Records whether the backend has answered a delete. One that failed is sent again later.
     pub(crate) fn record_result(&self, invalidation: &Invalidation, is_answered: bool, now: Nanos) {
-        self.0.record_failures(is_answered, now);
+        self.list.record_failures(is_answered, now);
         match invalidation {
-            Invalidation::Everything => self.0.record_everything(is_answered, now),
-            Invalidation::Key(key) => self.0.record_key(key, is_answered, now),
+            Invalidation::Everything => self.list.record_everything(is_answered, now),
+            Invalidation::Key(key) => self.list.record_key(key, is_answered, now),
+        }
+    }
+}
+
+impl Heirs {
+    fn push(&self, heir: PendingInvalidations) {
+        lock(&self.handles).push(heir);
+        self.are_there.store(true, Ordering::SeqCst);
+    }
+
+    fn each(&self, act: impl FnMut(&PendingInvalidations)) {
+        if self.are_there.load(Ordering::SeqCst) {
+            lock(&self.handles).iter().for_each(act);
         }
     }
 }
@@ -210,16 +233,6 @@ impl List {
     /// The shard of a key with this hash. The filter uses the low bits of the hash, so the shard is chosen by the high ones.
     fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
         lock(&self.shards[(hash >> 60) as usize % SHARDS])
-    }
-
-    fn whole(&self) -> MutexGuard<'_, Whole> {
-        lock(&self.whole)
-    }
-
-    fn each_heir(&self, act: impl FnMut(&PendingInvalidations)) {
-        if self.has_heirs.load(Ordering::SeqCst) {
-            self.whole().heirs.iter().for_each(act);
-        }
     }
 
     /// Adds a key, or updates its pending invalidation.
@@ -250,15 +263,15 @@ impl List {
 
     /// Adds an invalidation of all keys, or updates the one that is pending.
     fn add_everything(&self, pending: PendingInvalidation, change: impl FnOnce(&mut PendingInvalidation)) {
-        let mut whole = self.whole();
-        let due = match &mut whole.everything {
+        let mut everything = lock(&self.everything);
+        let due = match &mut *everything {
             Some(known) => {
                 change(known);
                 known.due
             }
             None => {
                 let due = pending.due;
-                whole.everything = Some(pending);
+                *everything = Some(pending);
                 self.is_everything.store(true, Ordering::Release);
                 self.count.fetch_add(1, Ordering::AcqRel);
                 due
@@ -269,24 +282,25 @@ impl List {
 
     /// Replaces all keys by an invalidation of everything, which lingers as long as any of them and follows the same late requests.
     fn replace_all(&self, last: &PendingInvalidation) {
-        let mut all = last.passed_on(last.due).lingering();
+        let now = last.due;
+        let mut all = last.passed_on(now).lingering();
         self.add_everything(all.clone(), |known| known.renew(Some(LINGER)));
         for shard in &self.shards {
             let mut shard = lock(shard);
             for (key, pending) in &shard.keys {
                 self.filter.remove(self.hash(key));
-                all.merge(&pending.passed_on(last.due));
+                all.merge(&pending.passed_on(now), now);
             }
             self.count.fetch_sub(shard.keys.len(), Ordering::AcqRel);
             *shard = Shard::default();
         }
-        self.add_everything(all.clone(), |known| known.merge(&all));
+        self.add_everything(all.clone(), |known| known.merge(&all, now));
     }
 
     /// If everything must be deleted: the `flush_all`, if it is due. No keys are taken meanwhile.
     fn take_everything(&self, now: Nanos) -> Option<Vec<Invalidation>> {
-        let mut whole = self.whole();
-        let pending = whole.everything.as_mut()?;
+        let mut everything = lock(&self.everything);
+        let pending = everything.as_mut()?;
         let is_due = pending.due <= now && pending.is_queued() && pending.is_settled(now) && pending.take_if_due(now);
         if pending.is_queued() {
             self.next_due.fetch_min(pending.due.0, Ordering::SeqCst);
@@ -331,10 +345,10 @@ impl List {
     }
 
     fn record_everything(&self, is_answered: bool, now: Nanos) {
-        let mut whole = self.whole();
-        let Some(pending) = &mut whole.everything else { return };
+        let mut everything = lock(&self.everything);
+        let Some(pending) = &mut *everything else { return };
         if pending.record_result(is_answered, now) {
-            whole.everything = None;
+            *everything = None;
             self.is_everything.store(false, Ordering::Release);
             self.count.fetch_sub(1, Ordering::AcqRel);
             // Keys were not taken meanwhile.
@@ -393,7 +407,7 @@ mod tests {
     fn a_key_that_is_added_many_times_is_queued_once() {
         let pending = PendingInvalidations::default();
         (0..1000).for_each(|now| pending.add(b"a", None, Nanos(now)));
-        let queued: usize = pending.0.shards.iter().map(|shard| lock(shard).queue.len()).sum();
+        let queued: usize = pending.list.shards.iter().map(|shard| lock(shard).queue.len()).sum();
         assert_eq!((queued, pending.count().load(Ordering::Relaxed)), (1, 1));
     }
 
@@ -467,27 +481,58 @@ mod tests {
         old.add(b"in flight", None, Nanos(0));
         old.take_due(1, Nanos(0));
         old.add(b"both", None, Nanos(0));
-        other.add(b"both", None, Nanos(5));
+        other.add(b"both", None, Nanos(12));
         old.pass_on_to(&heir, Nanos(7));
         other.pass_on_to(&heir, Nanos(7));
         assert!(old.is(&old.clone()) && !old.is(&heir));
         assert!(heir.is_pending(b"in flight") && heir.is_pending(b"both"));
-        assert_eq!(heir.take_due(10, Nanos(4)), [key("both")]);
-        heir.record_result(&key("both"), true, Nanos(4));
-        assert_eq!(
-            heir.take_due(10, Nanos(8)),
-            [key("in flight")],
-            "the other list's delete comes 5 ns after the first"
-        );
-        assert_eq!(heir.take_due(10, Nanos(9)), [key("both")]);
+        let first = heir.take_due(10, Nanos(7));
+        assert!(first.len() == 2 && first.contains(&key("both")), "{first:?}");
+        first.iter().for_each(|key| heir.record_result(key, true, Nanos(7)));
+        assert_eq!(heir.take_due(10, Nanos(11)), [], "the other list's delete comes 5 ns after the first");
+        assert_eq!(heir.take_due(10, Nanos(12)), [key("both")]);
         // The result of the old delete changes nothing here.
-        old.record_result(&key("in flight"), true, Nanos(9));
-        assert!(heir.is_pending(b"in flight"));
-        heir.pass_on_to(&second, Nanos(10));
-        old.add(b"late", None, Nanos(11));
+        old.record_result(&key("in flight"), true, Nanos(12));
+        heir.record_result(&key("both"), true, Nanos(12));
+        assert!(heir.is_empty() && !old.is_empty());
+        heir.pass_on_to(&second, Nanos(13));
+        old.add(b"late", None, Nanos(14));
         assert!(heir.is_pending(b"late") && second.is_pending(b"late") && !second.is_pending(b"any"));
-        other.add_everything(None, Nanos(12));
+        other.add_everything(None, Nanos(15));
         assert!(second.is_pending(b"any") && !old.is_pending(b"any"));
+    }
+
+    #[test]
+    fn a_successor_shares_the_list_and_adds_nothing_to_the_heirs_of_the_old_handle() {
+        let (old, unknown) = (PendingInvalidations::default(), PendingInvalidations::default());
+        let new = old.successor();
+        [&new, &unknown].iter().for_each(|heir| old.pass_on_to(heir, Nanos(0)));
+        new.add(b"new", None, Nanos(1));
+        assert!(old.is(&new) && old.is_pending(b"new") && !unknown.is_pending(b"new"));
+        old.add(b"old", None, Nanos(2));
+        assert!(new.is_pending(b"old") && unknown.is_pending(b"old"));
+        // The next reload: what the oldest configuration still adds reaches its heirs, too.
+        let (newest, unknown) = (new.successor(), PendingInvalidations::default());
+        [&newest, &unknown].iter().for_each(|heir| new.pass_on_to(heir, Nanos(3)));
+        old.add(b"oldest", None, Nanos(4));
+        newest.add(b"newest", None, Nanos(4));
+        assert!(unknown.is_pending(b"new") && unknown.is_pending(b"oldest") && !unknown.is_pending(b"newest"));
+    }
+
+    #[test]
+    fn a_full_list_is_not_withheld_for_as_long_as_its_keys_were_pending() {
+        let (pending, outage) = (PendingInvalidations::default(), Duration::from_secs(600));
+        let step = outage / KEYS_MAX as u32;
+        let filled = (0..=2 * KEYS_MAX as u32 + 1).fold(Nanos(1), |now, number| {
+            pending.add(&number.to_be_bytes(), None, now);
+            now + step
+        });
+        for now in [filled, filled + LINGER] {
+            assert_eq!(pending.take_due(10, now), [Invalidation::Everything]);
+            assert!(pending.is_pending(b"any"));
+            pending.record_result(&Invalidation::Everything, true, now);
+        }
+        assert!(!pending.is_pending(b"any"));
     }
 
     #[test]

@@ -93,9 +93,10 @@ impl PendingInvalidation {
         PendingInvalidation { linger: self.linger.max(Some(LINGER)), ..self }
     }
 
-    /// Makes one invalidation of two of the same key. The last delete is sent no earlier than either would have sent it.
-    pub(super) fn merge(&mut self, other: &PendingInvalidation) {
-        let (first, last) = (self.due.min(other.due), self.due.max(other.due));
+    /// Makes one invalidation of two of the same key. The last delete is sent no earlier than either would have sent it, which
+    /// is not before `now`, however long they have been due.
+    pub(super) fn merge(&mut self, other: &PendingInvalidation, now: Nanos) {
+        let (first, last) = (self.due.min(other.due).max(now), self.due.max(other.due).max(now));
         let between = Some(last.after(first)).filter(|between| !between.is_zero());
         self.linger = self.linger.max(other.linger).max(between);
         self.late.extend(other.late.iter().filter(|late| late.fate() != Fate::Answered).cloned());
