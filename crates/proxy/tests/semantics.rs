@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Proxy, disciplines};
-use proxy::{Discipline, Failover, PartFailure};
+use proxy::{Discipline, Failover, PartFailure, PoolConfig, RouteConfig, WarmUp};
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -206,6 +206,36 @@ fn a_read_that_succeeds_on_another_replica_is_no_failed_part() {
     }
     let metrics = proxy.metrics();
     assert!(metrics.contains("waystage_parts_failed_total 0"), "{metrics}");
+}
+
+/// A line of more than 128 keys, and `gets` with a warm-up pool, are sent in parts that can have one key.
+#[test]
+fn failed_parts_of_one_key_are_counted_too() {
+    let keys = |count: usize| (0..count).map(|key| format!(" key{key}")).collect::<String>();
+    for (has_warm_up, line) in [(false, format!("get{} gone", keys(128))), (true, "gets key0 gone".into())] {
+        let (alive, old, gone) = (Server::embedded(), Server::embedded(), Scripted::start(|_, _| ()));
+        let proxy = Proxy::at(&[alive.address()], |config| {
+            (config.loops, config.metrics) = (1, Some("127.0.0.1:0".into()));
+            config.pools.push(PoolConfig::new("gone", &[gone.address().to_string()]));
+            config.routes.push(RouteConfig { prefix: "gone".into(), pool: "gone".into() });
+            config.pools.push(PoolConfig::new("old", &[old.address().to_string()]));
+            let warm_up = WarmUp { from: "old".into(), expiry: Duration::from_secs(60) };
+            config.pools[0].warm_up = has_warm_up.then_some(warm_up);
+        });
+        let mut client = proxy.client();
+        // Of a client whose values are unknown, the proxy takes fewer keys at once.
+        client.ask("set known 0 0 1\r\nx\r\n", "STORED\r\n");
+        client.ask("get known\r\n", "VALUE known 0 1\r\nx\r\nEND\r\n");
+        client.send(format!("{line}\r\n"));
+        let reply = client.line();
+        assert!(reply.starts_with("SERVER_ERROR"), "{reply}");
+        // A line of one key that fails is no multi-get.
+        client.send("gets gone\r\n");
+        assert!(client.line().starts_with("SERVER_ERROR"));
+        client.ask("gets key0\r\n", "END\r\n");
+        let metrics = proxy.metrics();
+        assert!(metrics.contains("waystage_parts_failed_total 1\n"), "{metrics}");
+    }
 }
 
 #[test]

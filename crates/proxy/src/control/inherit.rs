@@ -4,7 +4,7 @@
 
 use crate::config::{FirstSame, first_same, is_same_address};
 use crate::control::transport::Target;
-use crate::replication::pending_invalidations::PendingInvalidations;
+use crate::replication::pending_invalidations::{Heirs, PendingInvalidations};
 use clock::Nanos;
 use net::{Address, Endpoint};
 use std::net::{IpAddr, SocketAddr};
@@ -97,8 +97,17 @@ impl Servers {
 #[derive(Debug)]
 pub(crate) struct Inheritance {
     pub(crate) pending: Vec<PendingInvalidations>,
-    /// The lists that pass their invalidations on, each with the list that receives them.
-    passing: Vec<(PendingInvalidations, PendingInvalidations)>,
+    /// Handles that pass their invalidations on.
+    passing: Vec<Passing>,
+}
+
+/// A handle of the old configuration, and one of the new configuration that receives its invalidations.
+#[derive(Debug)]
+struct Passing {
+    from: PendingInvalidations,
+    to: PendingInvalidations,
+    /// It receives those of all old backends.
+    is_of_all: bool,
 }
 
 impl Inheritance {
@@ -110,33 +119,41 @@ impl Inheritance {
     /// A backend shares the list of the one old backend with the same server. If there are several, or none, it gets a list that
     /// will inherit from those, or from all: what is pending, and what the old configuration adds until its end.
     pub(crate) fn from(old: (&Servers, &[PendingInvalidations]), new: &Servers) -> Inheritance {
-        let (old_servers, lists) = (old.0.lock().clone(), distinct(old.1.iter()));
-        let mut passing: Vec<(PendingInvalidations, PendingInvalidations)> =
-            lists.iter().map(|list| (list.clone(), list.successor())).collect();
-        let successors: Vec<PendingInvalidations> = passing.iter().map(|(_, successor)| successor.clone()).collect();
+        let (old_servers, lists, heirs) = (old.0.lock().clone(), distinct(old.1.iter()), Arc::<Heirs>::default());
+        let successor = |list: &PendingInvalidations| (list.clone(), list.successor(heirs.clone()));
+        let successors: Vec<(PendingInvalidations, PendingInvalidations)> = lists.iter().map(successor).collect();
+        let known = successors.iter().cloned().map(|(from, to)| Passing { from, to, is_of_all: false });
+        let mut passing: Vec<Passing> = known.collect();
         let mut inherit = |server: &Server| {
             let of_same = old_servers.iter().zip(old.1).filter(|(old, _)| old.is_same(server)).map(|(_, list)| list);
             let same = distinct(of_same);
             if let [shared] = &same[..] {
-                return successors.iter().find(|successor| successor.is(shared)).unwrap_or(shared).clone();
+                return successors.iter().find(|(old, _)| old.is(shared)).map_or(shared, |(_, new)| new).clone();
             }
-            let fresh = PendingInvalidations::default();
-            let from = if same.is_empty() { lists.clone() } else { same };
-            passing.extend(from.into_iter().map(|list| (list, fresh.clone())));
+            let (fresh, is_of_all) = (PendingInvalidations::new(heirs.clone()), same.is_empty());
+            let from = if is_of_all { lists.clone() } else { same };
+            passing.extend(from.into_iter().map(|from| Passing { from, to: fresh.clone(), is_of_all }));
             fresh
         };
-        let pending = new.lock().iter().map(&mut inherit).collect();
+        let first = new.first_same();
+        let mut pending: Vec<PendingInvalidations> = Vec::new();
+        for (index, server) in new.lock().iter().enumerate() {
+            // Several pools can have one server, whose keys need only one list.
+            let of_same = pending.get(usize::from(first[index])).cloned();
+            pending.push(of_same.unwrap_or_else(|| inherit(server)));
+        }
         Inheritance { pending, passing }
     }
 
     /// Passes the invalidations on. The new configuration must not serve any client before that.
     pub(crate) fn pass_on(&self, now: Nanos) {
-        self.passing.iter().for_each(|(from, to)| from.pass_on_to(to, now));
+        self.passing.iter().for_each(|Passing { from, to, is_of_all }| from.pass_on_to(to, *is_of_all, now));
     }
 }
 
 fn vec_of(count: usize) -> Vec<PendingInvalidations> {
-    (0..count).map(|_| PendingInvalidations::default()).collect()
+    let heirs = Arc::<Heirs>::default();
+    (0..count).map(|_| PendingInvalidations::new(heirs.clone())).collect()
 }
 
 /// One handle to each of the lists.
@@ -153,6 +170,7 @@ fn distinct<'a>(lists: impl Iterator<Item = &'a PendingInvalidations>) -> Vec<Pe
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::path::late::LateEntry;
 
     fn servers(addresses: &[&str]) -> Servers {
         let target = |text: &&str| Target { address: text.parse().unwrap(), tls: None };
@@ -201,6 +219,32 @@ mod tests {
         later.pass_on(Nanos(2));
         later.pending[0].add(b"later", None, Nanos(3));
         assert!(known.is_pending(b"later") && !unknown.is_pending(b"later") && later.pending[2].is(unknown));
+    }
+
+    /// The ways to the newest lists double with each reload if a server has several lists, or cannot be recognised.
+    #[test]
+    fn a_write_of_the_oldest_of_many_configurations_reaches_each_list_once() {
+        let late = LateEntry::new();
+        for is_known in [true, false] {
+            let name = |reload: usize| format!("10.0.0.{}:1", if is_known { 1 } else { reload });
+            let of = |reload: usize| servers(&[&name(reload), &name(reload), &format!("10.0.1.{reload}:1")]);
+            let mut configurations = vec![(of(0), vec_of(3))];
+            for reload in 1..60 {
+                let new = of(reload);
+                let (old, lists) = &configurations[reload - 1];
+                let inheritance = Inheritance::from((old, lists), &new);
+                inheritance.pass_on(Nanos(0));
+                configurations.push((new, inheritance.pending));
+            }
+            let [oldest, other, _] = &configurations[0].1[..] else { panic!("three backends") };
+            oldest.add(b"lost", None, Nanos(1));
+            other.add_late(b"late", &late.request(), Nanos(1));
+            let newest = &configurations[59].1;
+            for list in newest {
+                assert!(list.is_pending(b"lost") && list.is_pending(b"late"));
+            }
+            assert!(newest[0].is(&newest[1]) && !newest[0].is(&newest[2]));
+        }
     }
 
     #[test]

@@ -263,6 +263,8 @@ pub(crate) struct Job {
     pub(crate) is_repeated: bool,
     /// It reads a part of the keys of a line, and other parts follow.
     pub(crate) is_part: bool,
+    /// Other parts of its line precede or follow.
+    pub(crate) is_in_line: bool,
     scratch: Vec<u8>,
     pub(crate) key_bytes: Vec<u8>,
     pub(crate) wanted: Vec<WantedKey>,

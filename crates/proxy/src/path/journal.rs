@@ -88,8 +88,9 @@ impl Journal {
             if job.outcome == Outcome::Answered {
                 counters.misses[job.verb as usize].add(job.keys.saturating_sub(job.hits).into());
             }
-            // If the key of a `get` was read from another backend after an error, no part has failed.
-            let is_part_failure = job.keys > 1 && job.first_error.is_some();
+            // If a single key was read from another backend after an error, no part has failed.
+            let is_failed_key = job.is_in_line && job.outcome != Outcome::Answered;
+            let is_part_failure = job.first_error.is_some() && (job.keys > 1 || is_failed_key);
             counters.parts_failed.add(u64::from(is_part_failure));
         } else if job.outcome == Outcome::Answered {
             self.count_found(job);

@@ -27,6 +27,11 @@ const ANSWERED: u8 = 1;
 const LOST: u8 = 2;
 
 impl LateRequest {
+    /// Whether both are the same request.
+    pub(crate) fn is(&self, other: &LateRequest) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// What has become of it.
     pub(crate) fn fate(&self) -> Fate {
         match self.0.load(Ordering::Acquire) {

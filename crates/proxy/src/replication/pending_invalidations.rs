@@ -17,7 +17,7 @@ pub(crate) use crate::replication::pending_invalidations::pending::LINGER;
 use crate::replication::pending_invalidations::pending::{PendingInvalidation, retry_pause};
 use clock::Nanos;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,12 +35,14 @@ const SHARDS: usize = 16;
 pub(crate) struct PendingInvalidations {
     /// Handles of several configurations can share one list, if the server is the same.
     list: Arc<List>,
+    /// Who else receives what is added with this handle: those of this backend, and those of all backends of its configuration.
     heirs: Arc<Heirs>,
+    heirs_of_all: Arc<Heirs>,
 }
 
-/// The handles of the configuration that replaces this one. They receive every key that is added with this handle.
+/// Handles of the configuration that replaces this one.
 #[derive(Debug, Default)]
-struct Heirs {
+pub(crate) struct Heirs {
     are_there: AtomicBool,
     handles: Mutex<Vec<PendingInvalidations>>,
 }
@@ -94,6 +96,11 @@ impl Default for List {
 }
 
 impl PendingInvalidations {
+    /// An empty list for a backend of the configuration with these heirs.
+    pub(crate) fn new(heirs_of_all: Arc<Heirs>) -> PendingInvalidations {
+        PendingInvalidations { heirs_of_all, ..PendingInvalidations::default() }
+    }
+
     /// Whether no invalidation is pending.
     pub(crate) fn is_empty(&self) -> bool {
         self.list.count.load(Ordering::Acquire) == 0
@@ -116,31 +123,31 @@ impl PendingInvalidations {
 
     /// Adds a key. With `linger`, the key is deleted a second time that long after the first delete.
     pub(crate) fn add(&self, key: &[u8], linger: Option<Duration>, now: Nanos) {
-        self.list.add(key, PendingInvalidation::new(now, linger), |known| known.renew(linger));
-        self.heirs.each(|heir| heir.add(key, linger, now));
+        self.each_list(|list| list.add(key, PendingInvalidation::new(now, linger), now, |known| known.renew(linger)));
     }
 
     /// Adds a key that a late request may still change. Its delete is sent when the fate of that request is known.
     pub(crate) fn add_late(&self, key: &[u8], late: &LateRequest, now: Nanos) {
         let mut pending = PendingInvalidation::new(now, None);
         pending.follow(late);
-        self.list.add(key, pending, |known| {
-            known.renew(None);
-            known.follow(late);
+        self.each_list(|list| {
+            list.add(key, pending.clone(), now, |known| {
+                known.renew(None);
+                known.follow(late);
+            });
         });
-        self.heirs.each(|heir| heir.add_late(key, late, now));
     }
 
     /// Adds an invalidation of all keys, which is sent as `flush_all`.
     pub(crate) fn add_everything(&self, linger: Option<Duration>, now: Nanos) {
-        self.list.add_everything(PendingInvalidation::new(now, linger), |known| known.renew(linger));
-        self.heirs.each(|heir| heir.add_everything(linger, now));
+        self.each_list(|list| {
+            list.add_everything(PendingInvalidation::new(now, linger), |known| known.renew(linger));
+        });
     }
 
     /// Records that the backend may store values of a pool that has failed over to it, until they expire.
     pub(crate) fn hold_failover_values(&self, until: Nanos) {
-        self.list.failover_until.fetch_max(until.0, Ordering::AcqRel);
-        self.heirs.each(|heir| heir.hold_failover_values(until));
+        self.each_list(|list| _ = list.failover_until.fetch_max(until.0, Ordering::AcqRel));
     }
 
     /// Whether the backend may still store a value of a pool that has failed over to it.
@@ -148,18 +155,43 @@ impl PendingInvalidations {
         self.list.failover_until.load(Ordering::Acquire) > now.0
     }
 
-    /// A handle to the same list for the configuration that replaces this one. What is added with it does not reach the heirs
-    /// of this handle, because its backends are among those that the new configuration knows.
-    pub(crate) fn successor(&self) -> PendingInvalidations {
-        PendingInvalidations { list: self.list.clone(), heirs: Arc::default() }
+    /// A handle to the same list for the configuration that replaces this one, which has these heirs. What is added with it
+    /// does not reach the heirs of this handle, because its backends are among those that the new configuration knows.
+    pub(crate) fn successor(&self, heirs_of_all: Arc<Heirs>) -> PendingInvalidations {
+        PendingInvalidations { list: self.list.clone(), heirs: Arc::default(), heirs_of_all }
+    }
+
+    /// Acts on this list, and on those of all heirs and of their heirs. Each of them is reached once, however many ways lead
+    /// to it after several reloads.
+    fn each_list(&self, mut act: impl FnMut(&List)) {
+        act(&self.list);
+        if !self.heirs.are_there() && !self.heirs_of_all.are_there() {
+            return;
+        }
+        let mut groups = vec![self.heirs.clone(), self.heirs_of_all.clone()];
+        let mut known_groups: HashSet<_> = groups.iter().map(Arc::as_ptr).collect();
+        let mut known_lists = HashSet::from([Arc::as_ptr(&self.list)]);
+        while let Some(group) = groups.pop() {
+            for heir in lock(&group.handles).iter() {
+                if known_lists.insert(Arc::as_ptr(&heir.list)) {
+                    act(&heir.list);
+                }
+                for next in [&heir.heirs, &heir.heirs_of_all] {
+                    if known_groups.insert(Arc::as_ptr(next)) {
+                        groups.push(next.clone());
+                    }
+                }
+            }
+        }
     }
 
     /// Adds everything that is pending here to a list of the configuration that replaces this one, and from now on everything
     /// that is added with this handle: the event loops of this configuration finish their requests, and a write of theirs can
-    /// still fail.
-    pub(crate) fn pass_on_to(&self, heir: &PendingInvalidations, now: Nanos) {
+    /// still fail. If the heir inherits from all backends, `is_of_all`, it is kept once for all of them.
+    pub(crate) fn pass_on_to(&self, heir: &PendingInvalidations, is_of_all: bool, now: Nanos) {
         // What is added from now on reaches the heir by itself. What was added before is passed on below.
-        self.heirs.push(heir.clone());
+        let heirs = if is_of_all { &self.heirs_of_all } else { &self.heirs };
+        heirs.push(heir);
         if self.is(heir) {
             return;
         }
@@ -172,7 +204,7 @@ impl PendingInvalidations {
             let shard = lock(shard);
             for (key, pending) in &shard.keys {
                 let passed_on = pending.passed_on(now);
-                heir.list.add(key, passed_on.clone(), |known| known.merge(&passed_on, now));
+                heir.list.add(key, passed_on.clone(), now, |known| known.merge(&passed_on, now));
             }
         }
         heir.hold_failover_values(Nanos(self.list.failover_until.load(Ordering::Acquire)));
@@ -213,15 +245,16 @@ impl PendingInvalidations {
 }
 
 impl Heirs {
-    fn push(&self, heir: PendingInvalidations) {
-        lock(&self.handles).push(heir);
+    fn push(&self, heir: &PendingInvalidations) {
+        let mut handles = lock(&self.handles);
+        if !handles.iter().any(|known| known.is(heir)) {
+            handles.push(heir.clone());
+        }
         self.are_there.store(true, Ordering::SeqCst);
     }
 
-    fn each(&self, act: impl FnMut(&PendingInvalidations)) {
-        if self.are_there.load(Ordering::SeqCst) {
-            lock(&self.handles).iter().for_each(act);
-        }
+    fn are_there(&self) -> bool {
+        self.are_there.load(Ordering::SeqCst)
     }
 }
 
@@ -236,7 +269,7 @@ impl List {
     }
 
     /// Adds a key, or updates its pending invalidation.
-    fn add(&self, key: &[u8], pending: PendingInvalidation, change: impl FnOnce(&mut PendingInvalidation)) {
+    fn add(&self, key: &[u8], pending: PendingInvalidation, now: Nanos, change: impl FnOnce(&mut PendingInvalidation)) {
         let hash = self.hash(key);
         let mut shard = self.shard(hash);
         if let Some(known) = shard.keys.get_mut(key) {
@@ -247,7 +280,7 @@ impl List {
         }
         if self.count.load(Ordering::Acquire) >= KEYS_MAX {
             drop(shard);
-            return self.replace_all(&pending);
+            return self.replace_all(&pending, now);
         }
         let key: Arc<[u8]> = key.into();
         self.queue(&mut shard, key.clone(), pending.due);
@@ -281,8 +314,7 @@ impl List {
     }
 
     /// Replaces all keys by an invalidation of everything, which lingers as long as any of them and follows the same late requests.
-    fn replace_all(&self, last: &PendingInvalidation) {
-        let now = last.due;
+    fn replace_all(&self, last: &PendingInvalidation, now: Nanos) {
         let mut all = last.passed_on(now).lingering();
         self.add_everything(all.clone(), |known| known.renew(Some(LINGER)));
         for shard in &self.shards {
@@ -361,7 +393,8 @@ impl List {
     fn record_key(&self, key: &Arc<[u8]>, is_answered: bool, now: Nanos) {
         let hash = self.hash(key);
         let mut shard = self.shard(hash);
-        let Some(pending) = shard.keys.get_mut(key) else { return };
+        // If the list was full meanwhile, the key may have been added again, and this is not the result of its delete.
+        let Some(pending) = shard.keys.get_mut(key).filter(|pending| !pending.is_queued()) else { return };
         if pending.record_result(is_answered, now) {
             shard.keys.remove(key);
             self.filter.remove(hash);

@@ -44,7 +44,8 @@ impl Session {
                     if !self.may_take(access, core) {
                         return self.block(access, core);
                     }
-                    self.submit_part(line.sequence, &request, access, (consumed, is_last), core);
+                    let id = self.submit_part(line.sequence, &request, access, (consumed, is_last), core);
+                    core.jobs.get(id).is_in_line = line.has_keys || !is_last;
                 }
                 line.has_keys = true;
                 self.rare.set_line((!is_last).then_some(line));
@@ -92,7 +93,7 @@ impl Session {
         access: Access,
         (consumed, is_last): (usize, bool),
         core: &mut Core,
-    ) {
+    ) -> JobId {
         let arrival = self.arrival_of(sequence, request.verb(), false, consumed);
         let arrival = Arrival { is_part: !is_last, is_bulk: access == Access::BulkRead, ..arrival };
         self.note_access(request, access, sequence);
@@ -101,6 +102,7 @@ impl Session {
             None => core.answer_end(arrival),
         };
         self.push(id, core);
+        id
     }
 
     /// Removes END from the reply of a part that others follow. Returns whether the reply must be sent: after a failed part it

@@ -39,7 +39,7 @@ impl PendingInvalidation {
 
     /// The delete must be the last request that the server applies, also if it applies this one late.
     pub(super) fn follow(&mut self, late: &LateRequest) {
-        self.late.retain(|known| known.fate() == Fate::InFlight);
+        self.late.retain(|known| known.fate() == Fate::InFlight && !known.is(late));
         self.late.push(late.clone());
     }
 

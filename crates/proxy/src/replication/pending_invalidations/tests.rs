@@ -103,8 +103,8 @@ fn an_heir_gets_what_is_pending_and_what_is_added_later() {
     old.take_due(1, Nanos(0));
     old.add(b"both", None, Nanos(0));
     other.add(b"both", None, Nanos(12));
-    old.pass_on_to(&heir, Nanos(7));
-    other.pass_on_to(&heir, Nanos(7));
+    old.pass_on_to(&heir, false, Nanos(7));
+    other.pass_on_to(&heir, true, Nanos(7));
     assert!(old.is(&old.clone()) && !old.is(&heir));
     assert!(heir.is_pending(b"in flight") && heir.is_pending(b"both"));
     let first = heir.take_due(10, Nanos(7));
@@ -116,7 +116,7 @@ fn an_heir_gets_what_is_pending_and_what_is_added_later() {
     old.record_result(&key("in flight"), true, Nanos(12));
     heir.record_result(&key("both"), true, Nanos(12));
     assert!(heir.is_empty() && !old.is_empty());
-    heir.pass_on_to(&second, Nanos(13));
+    heir.pass_on_to(&second, false, Nanos(13));
     old.add(b"late", None, Nanos(14));
     assert!(heir.is_pending(b"late") && second.is_pending(b"late") && !second.is_pending(b"any"));
     other.add_everything(None, Nanos(15));
@@ -126,15 +126,15 @@ fn an_heir_gets_what_is_pending_and_what_is_added_later() {
 #[test]
 fn a_successor_shares_the_list_and_adds_nothing_to_the_heirs_of_the_old_handle() {
     let (old, unknown) = (PendingInvalidations::default(), PendingInvalidations::default());
-    let new = old.successor();
-    [&new, &unknown].iter().for_each(|heir| old.pass_on_to(heir, Nanos(0)));
+    let new = old.successor(Arc::default());
+    [&new, &unknown].iter().for_each(|heir| old.pass_on_to(heir, false, Nanos(0)));
     new.add(b"new", None, Nanos(1));
     assert!(old.is(&new) && old.is_pending(b"new") && !unknown.is_pending(b"new"));
     old.add(b"old", None, Nanos(2));
     assert!(new.is_pending(b"old") && unknown.is_pending(b"old"));
     // The next reload: what the oldest configuration still adds reaches its heirs, too.
-    let (newest, unknown) = (new.successor(), PendingInvalidations::default());
-    [&newest, &unknown].iter().for_each(|heir| new.pass_on_to(heir, Nanos(3)));
+    let (newest, unknown) = (new.successor(Arc::default()), PendingInvalidations::default());
+    [&newest, &unknown].iter().for_each(|heir| new.pass_on_to(heir, false, Nanos(3)));
     old.add(b"oldest", None, Nanos(4));
     newest.add(b"newest", None, Nanos(4));
     assert!(unknown.is_pending(b"new") && unknown.is_pending(b"oldest") && !unknown.is_pending(b"newest"));
@@ -182,7 +182,7 @@ fn a_full_list_waits_for_the_late_requests_of_its_keys_also_in_another_configura
     pending.add_late(b"late", &late.request(), Nanos(0));
     pending.add(b"long", Some(LINGER * 5), Nanos(0));
     (0..KEYS_MAX - 1).for_each(|number| pending.add(&number.to_be_bytes(), None, Nanos(0)));
-    pending.pass_on_to(&heir, Nanos(0));
+    pending.pass_on_to(&heir, false, Nanos(0));
     for list in [&pending, &heir] {
         assert_eq!(list.take_due(10, Nanos(0)), [], "the server may still apply a write");
     }
@@ -194,6 +194,45 @@ fn a_full_list_waits_for_the_late_requests_of_its_keys_also_in_another_configura
         assert!(list.next_due() >= now + LINGER * 5 && list.is_pending(b"late"));
     }
     let newest = PendingInvalidations::default();
-    pending.pass_on_to(&newest, Nanos(1));
+    pending.pass_on_to(&newest, false, Nanos(1));
     assert_eq!(newest.next_due(), pending.next_due(), "a reload does not bring the second one forward");
+}
+
+#[test]
+fn lists_that_overflow_together_are_not_withheld_for_as_long_as_their_keys_were_pending() {
+    let outage = Duration::from_secs(600);
+    let now = Nanos(1) + outage;
+    let fill = |list: &PendingInvalidations, name: u8, due: Nanos| {
+        (0..KEYS_MAX as u32 * 3 / 5)
+            .for_each(|number| list.add(&[&[name][..], &number.to_be_bytes()].concat(), None, due));
+    };
+    let [first, second, heir] = [(); 3].map(|()| PendingInvalidations::default());
+    // Keys of the end of the outage come first, so that an old one is too much.
+    (fill(&first, 1, now), fill(&second, 2, Nanos(1)));
+    [first, second].iter().for_each(|list| list.pass_on_to(&heir, false, now));
+    for now in [now, now + LINGER] {
+        assert_eq!(heir.take_due(10, now), [Invalidation::Everything]);
+        assert!(heir.is_pending(b"any"));
+        heir.record_result(&Invalidation::Everything, true, now);
+    }
+    assert!(!heir.is_pending(b"any"));
+}
+
+#[test]
+fn the_result_of_a_delete_that_the_full_list_has_replaced_is_not_that_of_a_later_one() {
+    let pending = PendingInvalidations::default();
+    pending.add(b"a", None, Nanos(0));
+    assert_eq!(pending.take_due(1, Nanos(0)), [key("a")]);
+    (0..KEYS_MAX).for_each(|number| pending.add(&number.to_be_bytes(), None, Nanos(1)));
+    pending.add(b"a", None, Nanos(2));
+    for now in [Nanos(2), Nanos(2) + LINGER] {
+        assert_eq!(pending.take_due(1, now), [Invalidation::Everything]);
+        pending.record_result(&Invalidation::Everything, true, now);
+    }
+    let now = Nanos(2) + LINGER;
+    pending.record_result(&key("a"), true, now);
+    assert!(pending.is_pending(b"a"), "its own delete has not been sent");
+    assert_eq!(pending.take_due(1, now), [key("a")]);
+    pending.record_result(&key("a"), true, now);
+    assert!(pending.is_empty());
 }
