@@ -89,6 +89,11 @@ POLICIES = (
         {
             "part-failure": "error",
             "hot-keys": 8,
+            "log-level": "warn",
+            "log-format": "json",
+            "log-keys": "hashed",
+            "slow-requests": "2ms",
+            "slow-requests-per-second": 50,
             "clients-per-address": 500,
             "client-idle-timeout": "5m",
             "client-request-timeout": "20s",

@@ -1,5 +1,6 @@
 """The proxy processes of fault_run.py: started, reloaded, replaced by another process, and measured."""
 
+import json
 import os
 import re
 import signal
@@ -85,6 +86,20 @@ class Process:
         self.process.wait()
 
 
+def is_line(line: str) -> bool:
+    """Whether a proxy that logs JSON may have written this line to its standard output or error."""
+    if line.startswith("waystage proxy "):
+        return True
+    try:
+        logged = json.loads(line)
+    except ValueError:
+        return False
+    stages = logged.get("stages_us", {}).values()
+    return {"time", "level", "event", "message"} <= set(logged) and (
+        not stages or abs(sum(stages) - logged["total_us"]) < 0.01
+    )
+
+
 class Proxy:
     """One proxy of a policy: a process, and those that it has replaced."""
 
@@ -125,7 +140,7 @@ class Proxy:
         self.write(spelling)
         self.reloads += 1
         self.current.process.send_signal(signal.SIGHUP)
-        self.current.wait_for("reloaded", self.reloads)
+        self.current.wait_for("waystage proxy reloaded on", self.reloads)
 
     def _hand_over(self) -> None:
         self._record(EVENTS["hand-over"])
@@ -178,6 +193,8 @@ class Proxy:
                 continue
             if code != 0:
                 broken.append(f"a proxy ended with {code}: {process.lines[-2:]}")
+            if self.policy.settings.get("log-format") == "json":
+                broken += [f"not a line of the log: {line[:300]}" for line in process.lines if not is_line(line)]
         return broken
 
     def kill(self) -> None:

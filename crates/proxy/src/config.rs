@@ -6,6 +6,7 @@ mod check_shared;
 mod check_transport;
 mod client_limits;
 mod file;
+mod logging;
 mod named;
 mod operations;
 mod pool;
@@ -18,6 +19,7 @@ pub use client_limits::ClientLimits;
 pub use configuration::{ConfigError, Document, FileError};
 pub use file::{DispatchConfig, PoolFile, ProxyFile};
 pub use key_distribution::{Distribution, Hash};
+pub use logging::{LogConfig, LogFormat, LogLevel, LogOutput, LoggedKeys};
 pub use operations::Operations;
 pub use pool::{
     Failover, FailoverPool, Hedge, PoolConfig, Reads, RouteConfig, ServerConfig, Shadow, Timeouts, WarmUp, Writes,

@@ -5,6 +5,7 @@ mod error;
 mod hand_over;
 mod inherit;
 mod listeners;
+mod logging;
 mod prepare;
 mod reload;
 mod resolve;

@@ -16,10 +16,11 @@ mod replication;
 
 pub use config::{
     ClientLimits, Config, ConfigError, Discipline, DispatchConfig, Distribution, Document, Failover, FailoverPool,
-    FileError, Hash, Hedge, Lookup, MultiGet, Operations, PartFailure, PoolConfig, PoolFile, ProxyFile, Reads,
-    RecordsConfig, RouteConfig, ServerConfig, Shadow, Stamps, Timeouts, TlsConfig, TlsConfigError, TransportConfig,
-    WarmUp, Writes,
+    FileError, Hash, Hedge, LogConfig, LogFormat, LogLevel, LogOutput, LoggedKeys, Lookup, MultiGet, Operations,
+    PartFailure, PoolConfig, PoolFile, ProxyFile, Reads, RecordsConfig, RouteConfig, ServerConfig, Shadow, Stamps,
+    Timeouts, TlsConfig, TlsConfigError, TransportConfig, WarmUp, Writes,
 };
 pub use control::{ProxyError, Running, Totals, check_tls_files, start, start_with};
+pub use observe::log::event::ProcessEvent;
 pub use observe::stats::VERSION_LINE;
 pub use path::route::{Explanation, Router};

@@ -1,8 +1,10 @@
 //! What an operator sees: counters, histograms, hot keys, metrics and `stats`. Knows no job and no connection.
 
 pub(crate) mod counters;
+pub(crate) mod health;
 pub(crate) mod histograms;
 pub(crate) mod hot_keys;
+pub(crate) mod log;
 mod space_saving;
 
 mod catalogue;

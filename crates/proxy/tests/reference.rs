@@ -7,8 +7,9 @@ mod reference_keys;
 
 use proptest::prelude::*;
 use proxy::{
-    Config, DispatchConfig, Distribution, Document, Failover, FailoverPool, Hash, Hedge, MultiGet, PartFailure,
-    PoolFile, ProxyFile, Reads, RouteConfig, ServerConfig, Shadow, Stamps, Timeouts, WarmUp, Writes,
+    Config, DispatchConfig, Distribution, Document, Failover, FailoverPool, Hash, Hedge, LogFormat, LogLevel,
+    LoggedKeys, MultiGet, PartFailure, PoolFile, ProxyFile, Reads, RouteConfig, ServerConfig, Shadow, Stamps, Timeouts,
+    WarmUp, Writes,
 };
 use reference_keys::{REFERENCE, keys_of, uncommented};
 use std::time::Duration;
@@ -35,6 +36,7 @@ fn everything() -> ProxyFile {
         flush: Some(true),
         timeouts: Some(Timeouts::default()),
         failures: Some(1),
+        ready_servers: Some(1),
     };
     ProxyFile {
         listen: Some(vec![name.clone()]),
@@ -70,6 +72,11 @@ fn everything() -> ProxyFile {
         tcp_keepalive: Some(second),
         hot_keys: Some(1),
         hot_keys_metrics: Some(true),
+        log_level: Some(LogLevel::Warn),
+        log_format: Some(LogFormat::Json),
+        log_keys: Some(LoggedKeys::Hashed),
+        slow_requests: Some(second),
+        slow_requests_per_second: Some(1),
         resolve_every: Some(second),
         control: Some("a".into()),
         hand_over_wait: Some(second),

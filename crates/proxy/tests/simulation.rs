@@ -19,6 +19,8 @@ mod simulated_coverage;
 mod simulated_judge;
 #[path = "common/simulated_lists.rs"]
 mod simulated_lists;
+#[path = "common/simulated_log.rs"]
+mod simulated_log;
 #[path = "common/simulated_promise.rs"]
 mod simulated_promise;
 #[path = "common/simulated_requests.rs"]
@@ -38,6 +40,7 @@ use simulated_backend::SimulatedBackend;
 use simulated_client::{Plan, SimulatedClient, Tally};
 use simulated_coverage::{drawn_commands, drawn_events, drawn_settings, possible_commands, possible_settings, rows};
 use simulated_judge::Judge;
+use simulated_log::SimulatedLog;
 use simulated_requests::{list_key, own_keys, shared_keys};
 use simulated_scenario::Scenario;
 use std::collections::BTreeSet;
@@ -79,7 +82,8 @@ fn play_before(backends: &[Vec<SimulatedBackend>], scenario: &Scenario, seed: u6
     let all_backends = || backends.iter().flatten();
     let (promises, addresses) = (scenario.promises(), scenario.addresses(backends));
     let records = tempfile::tempdir().expect("a directory for records");
-    let config = scenario.setting.config(&addresses, records.path());
+    let log = SimulatedLog::default();
+    let config = log.listen_to(scenario.setting.config(&addresses, records.path()));
     let mut proxy = Proxy::of(start(config, Clock::monotonic()).expect("the proxy starts"));
     let (mut all, mut before) = (Tally::default(), Totals { requests: 0, lost: 0, records: None });
     let address = proxy.address;
@@ -92,7 +96,7 @@ fn play_before(backends: &[Vec<SimulatedBackend>], scenario: &Scenario, seed: u6
         let clients: Vec<_> = scenario.clients.iter().map(run).collect();
         if let Some((moment, setting)) = &scenario.reload {
             std::thread::sleep(*moment);
-            before = go_on_with(&mut proxy, setting.config(&addresses, records.path()));
+            before = go_on_with(&mut proxy, log.listen_to(setting.config(&addresses, records.path())));
         }
         clients.into_iter().map(|client| client.join().unwrap()).collect()
     });
@@ -123,7 +127,8 @@ fn play_before(backends: &[Vec<SimulatedBackend>], scenario: &Scenario, seed: u6
     if before.lost + totals.lost != 0 || !counted.contains(&requests) {
         return Err(format!("{before:?} and {totals:?} of {all:?}"));
     }
-    all_backends().find_map(SimulatedBackend::complaint).map_or(Ok(all), Err)
+    let complaints = all_backends().map(SimulatedBackend::complaint).chain([log.complaint()]);
+    complaints.flatten().next().map_or(Ok(all), Err)
 }
 
 /// Reloads the configuration; returns the totals of the old proxy.

@@ -1,5 +1,6 @@
 //! `waystage proxy`: a configuration from a file and arguments, and the life of the process.
 
+mod changes;
 mod events;
 mod flags;
 mod key_route;
@@ -96,11 +97,11 @@ pub(crate) fn run(arguments: ProxyArguments) -> Result<ExitCode, String> {
     let flags = arguments.proxy.settings().overridden_by(arguments.pool.settings()).overridden_by(transport);
     let source = Source { file: arguments.config, flags };
     let watch = source.file.clone().filter(|_| arguments.watch).map(serving::FileWatch::new);
-    match source.config() {
-        Ok(config) if arguments.check => Ok(check(&config)),
-        Ok(mut config) => {
+    match source.read() {
+        Ok((config, _)) if arguments.check => Ok(check(&config)),
+        Ok((mut config, settings)) => {
             config.transport.take_over = arguments.transport.take_over.clone();
-            serving::serve(source, config, activated, watch)
+            serving::serve((source, settings), config, activated, watch)
         }
         Err(line) => Ok(invalid(&line)),
     }

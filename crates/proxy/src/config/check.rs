@@ -31,6 +31,7 @@ impl Config {
         self.check_discipline()?;
         self.check_records()?;
         self.operations.check(self.metrics.is_some())?;
+        self.log.check(Some(self.stamps.name()).filter(|_| self.stamps != Stamps::All))?;
         self.client_limits.check(self.clients_max)?;
         self.check_limits()
     }

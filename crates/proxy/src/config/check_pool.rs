@@ -131,6 +131,11 @@ impl PoolConfig {
         if self.failures == 0 {
             return Err(ConfigError::value("failures", 0, "give at least 1"));
         }
+        let servers = self.servers.len();
+        if self.ready_servers > servers.max(1) {
+            let problem = format!("there are {servers} servers; give a number from 0 to {servers}");
+            return Err(ConfigError::value("ready-servers", self.ready_servers, problem));
+        }
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 //! examples/proxy/reference.toml describes.
 
 use crate::config::client_limits::ClientLimits;
+use crate::config::logging::{LogConfig, LogFormat, LogLevel, LoggedKeys};
 use crate::config::named::named;
 use crate::config::operations::Operations;
 use crate::config::pool::{
@@ -84,6 +85,12 @@ pub struct ProxyFile {
     pub tcp_keepalive: Option<Duration>,
     pub hot_keys: Option<usize>,
     pub hot_keys_metrics: Option<bool>,
+    pub log_level: Option<LogLevel>,
+    pub log_format: Option<LogFormat>,
+    pub log_keys: Option<LoggedKeys>,
+    #[serde(with = "opt_time", default)]
+    pub slow_requests: Option<Duration>,
+    pub slow_requests_per_second: Option<u32>,
     #[serde(with = "opt_time", default)]
     pub resolve_every: Option<Duration>,
     pub control: Option<PathBuf>,
@@ -126,6 +133,7 @@ pub struct PoolFile {
     #[serde(with = "opt_times", default)]
     pub timeouts: Option<Timeouts>,
     pub failures: Option<u32>,
+    pub ready_servers: Option<usize>,
 }
 
 /// The default number of slots.
@@ -177,7 +185,8 @@ impl ProxyFile {
             metrics_connections, stamps,
             records, sample, backend_window, backend_buffer, client_window, client_buffer, memory, value_max, reply_max,
             clients_max, clients_per_address, client_idle_timeout, client_request_timeout, client_unread_timeout,
-            tcp_keepalive, hot_keys, hot_keys_metrics, resolve_every, control, hand_over_wait, tls_certificate, tls_key,
+            tcp_keepalive, hot_keys, hot_keys_metrics, log_level, log_format, log_keys, slow_requests,
+            slow_requests_per_second, resolve_every, control, hand_over_wait, tls_certificate, tls_key,
             tls_client_authority, tls_handshake_timeout, tls_backend_authority, tls_backend_certificate,
             tls_backend_key
         }, { pools, routes, is_given_sockets })
@@ -204,6 +213,11 @@ impl ProxyFile {
             ));
         }
         let sample = self.sample.unwrap_or(SAMPLE);
+        let per_second = self.slow_requests_per_second;
+        if let (Some(most), None) = (per_second, self.slow_requests) {
+            let problem = "belongs to slow-requests, of which none are logged; give slow-requests";
+            return Err(ConfigError::value("slow-requests-per-second", most, problem));
+        }
         let is_only = self.pools.len() == 1;
         let pools = self.pools.into_iter().enumerate().map(|(index, pool)| pool.config(index, is_only));
         let config = Config {
@@ -222,6 +236,14 @@ impl ProxyFile {
                 hot_keys_metrics: self.hot_keys_metrics.unwrap_or(defaults.operations.hot_keys_metrics),
                 metrics_timeout: self.metrics_timeout.unwrap_or(defaults.operations.metrics_timeout),
                 metrics_connections: self.metrics_connections.unwrap_or(defaults.operations.metrics_connections),
+            },
+            log: LogConfig {
+                level: self.log_level.unwrap_or(defaults.log.level),
+                format: self.log_format.unwrap_or(defaults.log.format),
+                keys: self.log_keys.unwrap_or(defaults.log.keys),
+                slow_requests: self.slow_requests,
+                slow_requests_per_second: per_second.unwrap_or(defaults.log.slow_requests_per_second),
+                output: defaults.log.output,
             },
             part_failure: self.part_failure.unwrap_or(defaults.part_failure),
             backend_window: self.backend_window.unwrap_or(defaults.backend_window),
@@ -318,7 +340,7 @@ impl PoolFile {
     fn overridden_by(self, by: PoolFile) -> PoolFile {
         overridden!(PoolFile, self, by, {
             name, servers, distribution, hash, hash_tag, replicas, writes, reads, failover, hedge, failover_pool,
-            warm_up, shadow, flush, timeouts, failures
+            warm_up, shadow, flush, timeouts, failures, ready_servers
         }, {})
     }
 
@@ -344,6 +366,7 @@ impl PoolFile {
             flush: self.flush.unwrap_or(defaults.flush),
             timeouts: self.timeouts.unwrap_or(defaults.timeouts),
             failures: self.failures.unwrap_or(defaults.failures),
+            ready_servers: self.ready_servers.unwrap_or(defaults.ready_servers),
         })
     }
 }

@@ -160,6 +160,8 @@ pub struct PoolConfig {
     pub timeouts: Timeouts,
     /// After how many timeouts in a row, without a reply between, a backend is ejected.
     pub failures: u32,
+    /// How many servers must be up for the proxy to be ready.
+    pub ready_servers: usize,
 }
 
 named!(Writes { All = "all", Majority = "majority", First = "first" });
@@ -211,6 +213,7 @@ impl PoolConfig {
             flush: true,
             timeouts: Timeouts::default(),
             failures: 3,
+            ready_servers: 1,
         }
     }
 

@@ -1,6 +1,7 @@
 //! The checked configuration of a proxy. It has the limits of all queues, windows and buffers that load can fill.
 
 use crate::config::client_limits::ClientLimits;
+use crate::config::logging::LogConfig;
 use crate::config::named::named;
 use crate::config::operations::Operations;
 use crate::config::pool::{PoolConfig, RouteConfig, ServerConfig, Timeouts};
@@ -103,6 +104,8 @@ pub struct Config {
     pub metrics: Option<String>,
     /// The configuration of hot keys.
     pub operations: Operations,
+    /// The configuration of the log.
+    pub log: LogConfig,
     /// The reply to a multi-get of which a part fails.
     pub part_failure: PartFailure,
     /// The most requests in flight on one connection to a backend.
@@ -180,6 +183,7 @@ impl Config {
             records: None,
             metrics: None,
             operations: Operations::default(),
+            log: LogConfig::default(),
             part_failure: PartFailure::Miss,
             backend_window: 64 * 1024,
             client_window: 1024,

@@ -5,12 +5,16 @@ use crate::config::{Config, PoolConfig, RecordsConfig, ServerConfig, TransportCo
 use crate::control::error::ProxyError;
 use crate::control::inherit::{Inheritance, Servers};
 use crate::control::listeners::{self, Opened};
+use crate::control::logging::Log;
 use crate::control::resolve::{Resolver, Resolving};
 use crate::control::running::{MetricsThread, Running};
 use crate::control::threads::Worker;
 use crate::control::transport::{Target, equip, targets};
 use crate::observe::counters::{AcceptCounters, LoopCounters, NameCounters};
+use crate::observe::health::Health;
 use crate::observe::hot_keys::HotKeysBoard;
+use crate::observe::log::queue::LogCounters;
+use crate::observe::log::slow_log::SlowLog;
 use crate::observe::metrics::{ServerName, Subject};
 use crate::observe::metrics_server::{MetricsServer, ScrapeLimits};
 use crate::observe::scraper::RequestHistograms;
@@ -35,7 +39,7 @@ use records::{Program, Writer};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use wire::Limits;
 
 /// The sockets on which a new proxy listens.
@@ -58,6 +62,8 @@ pub(super) struct Prepared {
     pub(super) loops: Vec<Worker<u64>>,
     pub(super) counters: Vec<Arc<LoopCounters>>,
     pub(super) metrics: Option<MetricsThread>,
+    pub(super) is_stopping: Arc<AtomicBool>,
+    pub(super) log: Option<Log>,
     pub(super) records: NewRecords,
     pub(super) inheritance: Inheritance,
     pub(super) servers: Servers,
@@ -101,18 +107,22 @@ impl Prepared {
             None => Inheritance::none(backends.len()),
         };
         let stats = stats(config, &inheritance.pending, clock);
+        let (log_counters, is_stopping) = (Arc::default(), Arc::new(AtomicBool::new(false)));
+        let log = Log::prepare(config, &stats, &log_counters, clock)?;
         let clients_open = Arc::new(AtomicUsize::new(0));
         let (mut posts, mut loops) = (Vec::new(), Vec::new());
         for index in 0..config.loops {
-            let (post, parts) =
-                build(config, &router, &backends, &stats, &inheritance.pending, records.0.as_ref(), index)?;
+            let journal = journal(config, &stats, log.as_ref(), records.0.as_ref(), index);
+            let (post, parts) = build(config, &router, &backends, &stats, &inheritance.pending, journal, index)?;
             let event_loop = EventLoop::new(parts.poller, parts.mailbox, parts.core, clients_open.clone());
             loops.push(Worker::prepare(format!("loop-{index}"), move || event_loop.run())?);
             posts.push(post);
         }
-        let subject = subject(config, &stats, name_counters);
+        let subject = subject(config, &stats, name_counters, log_counters);
         let metrics = sockets.metrics.take();
-        let metrics = metrics.map(|socket| prepare_metrics(socket, config, subject, &posts, clock)).transpose()?;
+        let metrics = metrics
+            .map(|socket| prepare_metrics(socket, config, subject, &posts, is_stopping.clone(), clock))
+            .transpose()?;
         let resolving = resolver.prepare(posts.clone())?;
         let listeners = std::mem::take(&mut sockets.listeners);
         let (accept_post, acceptor) = prepare_accepting(listeners, &posts, &clients_open, config, stats.accept)?;
@@ -126,6 +136,8 @@ impl Prepared {
             loops,
             counters,
             metrics,
+            is_stopping,
+            log,
             records,
             inheritance,
             servers,
@@ -139,6 +151,7 @@ impl Prepared {
         self.resolving.begin();
         self.loops.iter_mut().for_each(Worker::begin);
         self.metrics.iter_mut().for_each(|metrics| metrics.thread.begin());
+        self.log.iter_mut().for_each(Log::begin);
         self.acceptor.begin();
     }
 }
@@ -270,6 +283,18 @@ fn backends(config: &Config, targets: &[Target], resolver: &Resolver) -> Vec<Bac
     config.backends().zip(targets).enumerate().map(backend_of).collect()
 }
 
+/// The journal of the loop with this index.
+fn journal(config: &Config, stats: &Stats, log: Option<&Log>, writer: Option<&Writer>, index: usize) -> Journal {
+    let counters = &stats.loops[index];
+    Journal::new(
+        counters.clone(),
+        stats.hot_keys.as_ref().map(|board| board.counter(index)),
+        SlowLog::new(&config.log, config.loops, log.map(|log| &log.queue), counters),
+        writer.map(Writer::sender),
+        index as u8,
+    )
+}
+
 /// The parts of the loop with this index, and its mailbox.
 fn build(
     config: &Config,
@@ -277,7 +302,7 @@ fn build(
     backends: &[Backend],
     stats: &Stats,
     pending: &[PendingInvalidations],
-    writer: Option<&Writer>,
+    journal: Journal,
     index: usize,
 ) -> Result<(Post<LoopMessage>, Parts), ProxyError> {
     let poller = Poller::new()?;
@@ -303,19 +328,14 @@ fn build(
             pending.to_vec(),
             own,
         ),
-        journal: Journal::new(
-            own.clone(),
-            stats.hot_keys.as_ref().map(|board| board.counter(index)),
-            writer.map(Writer::sender),
-            index as u8,
-        ),
+        journal,
         stats: stats.clone(),
     };
     Ok((post, Parts { poller, mailbox, core }))
 }
 
 /// The sources of the metrics.
-fn subject(config: &Config, stats: &Stats, names: Arc<NameCounters>) -> Subject {
+fn subject(config: &Config, stats: &Stats, names: Arc<NameCounters>, log: Arc<LogCounters>) -> Subject {
     let server_name = |(pool, server): (&PoolConfig, &ServerConfig)| ServerName {
         pool: pool.name.clone(),
         address: server.address.clone(),
@@ -323,6 +343,7 @@ fn subject(config: &Config, stats: &Stats, names: Arc<NameCounters>) -> Subject 
     Subject {
         loops: stats.loops.clone(),
         accept: stats.accept.clone(),
+        log,
         names,
         pools: config.pools.iter().map(|pool| pool.name.clone()).collect(),
         servers: config.backends().map(server_name).collect(),
@@ -341,12 +362,14 @@ fn prepare_metrics(
     config: &Config,
     subject: Subject,
     posts: &[Post<LoopMessage>],
+    is_stopping: Arc<AtomicBool>,
     clock: &Clock,
 ) -> io::Result<MetricsThread> {
     let operations = &config.operations;
     let limits = ScrapeLimits { time: operations.metrics_timeout, connections: operations.metrics_connections };
     let requests = posts.iter().map(histograms_of).collect();
-    let (server, serving) = MetricsServer::new(socket, limits, subject, requests, clock.clone())?;
+    let health = Health::new(config, subject.loops.clone(), is_stopping);
+    let (server, serving) = MetricsServer::new(socket, limits, subject, requests, health, clock.clone())?;
     let thread = Worker::prepare("metrics", move || {
         serving.run();
         Ok(())

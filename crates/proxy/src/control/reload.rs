@@ -64,6 +64,9 @@ impl Running {
         if let Some(metrics) = self.metrics.take() {
             metrics.stop();
         }
+        if let Some(log) = &self.log {
+            log.queue.replaced();
+        }
         self.is_replaced = true;
         for post in &self.posts {
             // If this fails, the loop has ended.

@@ -4,9 +4,11 @@ use crate::config::Config;
 use crate::control::controller::Controller;
 use crate::control::error::ProxyError;
 use crate::control::inherit::Servers;
+use crate::control::logging::Log;
 use crate::control::resolve::Resolving;
 use crate::control::threads::Worker;
 use crate::observe::counters::LoopCounters;
+use crate::observe::log::event::{Event, ProcessEvent};
 use crate::observe::metrics_server::MetricsServer;
 use crate::path::messages::{AcceptMessage, DrainLimits, LoopMessage, NewestAcceptor};
 use crate::replication::pending_invalidations::PendingInvalidations;
@@ -14,7 +16,7 @@ use clock::{Clock, Nanos};
 use net::{Address, Post};
 use records::{Writer, WriterTotals};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -47,6 +49,9 @@ pub struct Running {
     pub(crate) loops: Vec<Worker<u64>>,
     pub(crate) counters: Vec<Arc<LoopCounters>>,
     pub(crate) metrics: Option<MetricsThread>,
+    /// The metrics port reports that the proxy is not ready.
+    pub(crate) is_stopping: Arc<AtomicBool>,
+    pub(crate) log: Option<Log>,
     pub(crate) writer: Option<Writer>,
     /// By backend.
     pub(crate) pending: Vec<PendingInvalidations>,
@@ -128,6 +133,7 @@ impl Running {
     /// # Errors
     /// When a thread failed or the records could not be completed.
     pub fn stop(self) -> Result<Totals, ProxyError> {
+        self.is_stopping.store(true, Ordering::Relaxed);
         if !self.is_replaced {
             self.newest_acceptor.end();
         }
@@ -149,6 +155,9 @@ impl Running {
         if let Some(metrics) = self.metrics {
             metrics.stop();
         }
+        if let Some(log) = self.log {
+            log.end(&self.clock);
+        }
         let records = self.writer.map(|writer| writer.close(lost)).transpose()?;
         let requests = self.counters.iter().map(|counters| counters.requests_total()).sum();
         Ok(Totals { requests, lost, records })
@@ -157,6 +166,13 @@ impl Running {
     /// The first TCP address that clients connect to, if there is one.
     pub fn address(&self) -> Option<SocketAddr> {
         self.listening.iter().find_map(|address| address.host_port()?.number())
+    }
+
+    /// Writes a line about the process to the log.
+    pub fn log(&self, event: ProcessEvent) {
+        if let Some(log) = &self.log {
+            log.event(Event::Process(event));
+        }
     }
 
     /// The configuration of this proxy.

@@ -81,6 +81,8 @@ pub(crate) fn start_after(config: Config, before: Before<'_>, clock: Clock) -> R
         loops: prepared.loops,
         counters: prepared.counters,
         metrics: prepared.metrics,
+        is_stopping: prepared.is_stopping,
+        log: prepared.log,
         writer: prepared.records.keep(),
         pending: prepared.inheritance.pending,
         servers: prepared.servers,

@@ -40,7 +40,7 @@ const POOL: &[&str] = &["pool"];
 const QUEUE: &[&str] = &["loop", "queue"];
 
 /// All metrics, in the order of the page.
-pub(crate) const ALL: [&Definition; 72] = [
+pub(crate) const ALL: [&Definition; 75] = [
     &STAGE,
     &REQUESTS,
     &KEYS,
@@ -103,6 +103,9 @@ pub(crate) const ALL: [&Definition; 72] = [
     &HOT_KEY_ERROR,
     &HOT_KEYS_RATE,
     &RECORDS_DROPPED,
+    &SLOW_REQUESTS,
+    &LOG_LINES,
+    &LOG_LINES_LOST,
     &SCRAPE_STALE_LOOPS,
     &SCRAPES,
     &METRICS_CONNECTIONS_CLOSED,
@@ -310,6 +313,14 @@ pub(crate) const RECORDS_DROPPED: Definition = counter(
     "waystage_records_dropped_total",
     &[],
     "Records dropped because the thread that writes them was behind, or because the file could not be written",
+);
+pub(crate) const SLOW_REQUESTS: Definition =
+    counter("waystage_slow_requests_total", &[], "Requests that took at least as long as --slow-requests");
+pub(crate) const LOG_LINES: Definition = counter("waystage_log_lines_total", &[], "Lines written to the log");
+pub(crate) const LOG_LINES_LOST: Definition = counter(
+    "waystage_log_lines_lost_total",
+    &[],
+    "Lines of the log that could not be written, or for which the queue of lines had no room",
 );
 pub(crate) const SCRAPE_STALE_LOOPS: Definition = counter(
     "waystage_scrape_stale_loops_total",

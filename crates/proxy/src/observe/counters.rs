@@ -47,6 +47,9 @@ pub(crate) struct LoopCounters {
     /// How often a request was blocked until earlier requests of its client were answered.
     pub(crate) order_waits: Counter,
     pub(crate) records_dropped: Counter,
+    /// Requests that took as long as `slow-requests`, and those of them that were not logged because there were too many.
+    pub(crate) slow_requests: Counter,
+    pub(crate) slow_requests_unlogged: Counter,
     pub(crate) pools: Vec<PoolCounters>,
     pub(crate) backends: Vec<BackendCounters>,
     pub(crate) queues: Vec<QueueCounters>,
@@ -113,6 +116,48 @@ pub(crate) struct QueueCounters {
     pub(crate) full: Counter,
 }
 
+/// Why a connection to a backend is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// Requests were not answered in time.
+    Timeout = 1,
+    /// A reply did not fit its request.
+    OutOfStep,
+    /// The peer has closed it, or it broke.
+    Lost,
+    /// It could not be opened.
+    Unreachable,
+}
+
+impl Loss {
+    const ALL: [Loss; 4] = [Loss::Timeout, Loss::OutOfStep, Loss::Lost, Loss::Unreachable];
+
+    /// The loss with this code, as `BackendCounters::last_loss` has it.
+    pub(crate) fn of_code(code: u64) -> Option<Loss> {
+        Loss::ALL.into_iter().find(|loss| *loss as u64 == code)
+    }
+
+    /// The name in the log.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Loss::Timeout => "timeout",
+            Loss::OutOfStep => "out_of_step",
+            Loss::Lost => "lost",
+            Loss::Unreachable => "unreachable",
+        }
+    }
+
+    /// The reason in a sentence.
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Loss::Timeout => "requests timed out",
+            Loss::OutOfStep => "a reply did not fit its request",
+            Loss::Lost => "its connection was lost",
+            Loss::Unreachable => "it cannot be connected to",
+        }
+    }
+}
+
 /// The counters of one loop's connections to one backend.
 #[derive(Debug, Default)]
 pub(crate) struct BackendCounters {
@@ -143,6 +188,8 @@ pub(crate) struct BackendCounters {
     pub(crate) is_up: Counter,
     /// How often the last of these was lost.
     pub(crate) ejections: Counter,
+    /// The code of the last `Loss`; 0 if there was none.
+    pub(crate) last_loss: Counter,
     /// Invalidations that the backend has answered, and those that failed.
     pub(crate) invalidations_sent: Counter,
     pub(crate) invalidations_failed: Counter,
@@ -221,6 +268,8 @@ impl LoopCounters {
             parts_failed: Counter::default(),
             order_waits: Counter::default(),
             records_dropped: Counter::default(),
+            slow_requests: Counter::default(),
+            slow_requests_unlogged: Counter::default(),
             pools: (0..pools).map(|_| PoolCounters::default()).collect(),
             backends: (0..backends).map(|_| BackendCounters::default()).collect(),
             queues: (0..queues).map(|_| QueueCounters::default()).collect(),

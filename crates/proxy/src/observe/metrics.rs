@@ -7,6 +7,7 @@ use crate::observe::counters::{
 use crate::observe::histograms::StageHistograms;
 use crate::observe::hot_keys::{HotKeysBoard, printable};
 use crate::observe::labels::{self, Labels};
+use crate::observe::log::queue::LogCounters;
 use crate::observe::metrics_text::{Number, Page, buckets};
 use crate::observe::stats::VERSION_LINE;
 use clock::Process;
@@ -26,6 +27,7 @@ use wire::Verb;
 pub(crate) struct Subject {
     pub(crate) loops: Vec<Arc<LoopCounters>>,
     pub(crate) accept: Arc<AcceptCounters>,
+    pub(crate) log: Arc<LogCounters>,
     pub(crate) names: Arc<NameCounters>,
     pub(crate) pools: Vec<String>,
     pub(crate) servers: Vec<ServerName>,
@@ -309,6 +311,9 @@ impl Snapshot {
 
     fn program(&self, page: &mut Page<'_, '_>) -> fmt::Result {
         page.sample(&catalogue::RECORDS_DROPPED, self.sum(|loops| &loops.records_dropped))?;
+        page.sample(&catalogue::SLOW_REQUESTS, self.sum(|loops| &loops.slow_requests))?;
+        page.sample(&catalogue::LOG_LINES, self.subject.log.written.load(Ordering::Relaxed))?;
+        page.sample(&catalogue::LOG_LINES_LOST, self.subject.log.lost.load(Ordering::Relaxed))?;
         page.sample(&catalogue::SCRAPE_STALE_LOOPS, self.stale_loops)?;
         page.sample(&catalogue::SCRAPES, self.scrapes)?;
         let closed = [("timeout", self.closed.timeout), ("limit", self.closed.limit), ("size", self.closed.size)];

@@ -1,6 +1,7 @@
 //! Serves the metrics over HTTP on one thread of its own, one request for each connection. Clients that are slow to send or to
 //! read delay nobody: connections are non-blocking, limited in number and limited in time.
 
+use crate::observe::health::Health;
 use crate::observe::metrics::{ClosedConnections, Subject};
 use crate::observe::metrics_text::classic;
 use crate::observe::scrape_request::ScrapeRequest;
@@ -60,6 +61,7 @@ pub(crate) struct Serving {
     /// When to accept again although no readiness is reported.
     accept_at: Nanos,
     scraper: Scraper,
+    health: Health,
     clock: Clock,
 }
 
@@ -95,6 +97,7 @@ impl MetricsServer {
         limits: ScrapeLimits,
         subject: Subject,
         requests: Vec<RequestHistograms>,
+        health: Health,
         clock: Clock,
     ) -> io::Result<(MetricsServer, Serving)> {
         let poller = Poller::new()?;
@@ -113,6 +116,7 @@ impl MetricsServer {
             // A client of an inherited socket may be waiting already.
             accept_at: clock.now(),
             scraper: Scraper::new(subject, requests),
+            health,
             clock,
         };
         Ok((MetricsServer { address, stop: post, copy }, serving))
@@ -237,30 +241,21 @@ impl Serving {
     fn receive(&mut self, slot: usize) -> bool {
         let client = &mut self.clients[slot];
         let Ok(filled) = client.connection.fill(&mut self.buffers, READ_BYTES) else { return false };
-        let is_open_metrics = match ScrapeRequest::parse(client.connection.inbox.filled()) {
+        let request = ScrapeRequest::parse(client.connection.inbox.filled());
+        match request {
             ScrapeRequest::Incomplete => return filled != Filled::Closed,
             ScrapeRequest::TooLarge => {
                 self.closed.size += 1;
                 return false;
             }
-            ScrapeRequest::Metrics { is_open_metrics } => Some(is_open_metrics),
-            ScrapeRequest::Other => None,
-        };
+            _ => {}
+        }
         let received = client.connection.inbox.filled().len();
         client.connection.inbox.consume(received);
         client.connection.inbox.release(&mut self.buffers);
-        let page = is_open_metrics.map(|is_open_metrics| {
-            let text = self.scraper.snapshot(PATIENCE, self.closed).render();
-            if is_open_metrics { text } else { classic(&text) }
-        });
-        let kind = match is_open_metrics {
-            Some(true) => "application/openmetrics-text; version=1.0.0; charset=utf-8",
-            Some(false) => "text/plain; version=0.0.4; charset=utf-8",
-            None => "text/plain; charset=utf-8",
-        };
-        let status = if page.is_some() { "200 OK" } else { "404 Not Found" };
-        let page = page.unwrap_or_else(|| "the metrics are at /metrics\n".into());
+        let (status, kind, page) = self.page(request);
         let length = page.len();
+        let client = &mut self.clients[slot];
         let head = format!(
             "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
         );
@@ -268,6 +263,26 @@ impl Serving {
         client.connection.outbox.append_owned(page.into_bytes());
         (client.state, client.until) = (State::Reading, self.clock.now() + self.limits.time);
         self.reply(slot)
+    }
+
+    /// The status, the type and the text of the reply to a request.
+    fn page(&mut self, request: ScrapeRequest) -> (&'static str, &'static str, String) {
+        const PLAIN: &str = "text/plain; charset=utf-8";
+        match request {
+            ScrapeRequest::Metrics { is_open_metrics } => {
+                let text = self.scraper.snapshot(PATIENCE, self.closed).render();
+                match is_open_metrics {
+                    true => ("200 OK", "application/openmetrics-text; version=1.0.0; charset=utf-8", text),
+                    false => ("200 OK", "text/plain; version=0.0.4; charset=utf-8", classic(&text)),
+                }
+            }
+            ScrapeRequest::Health => ("200 OK", PLAIN, "ok\n".into()),
+            ScrapeRequest::Ready => match self.health.reasons() {
+                reasons if reasons.is_empty() => ("200 OK", PLAIN, "ready\n".into()),
+                reasons => ("503 Service Unavailable", PLAIN, reasons.join("\n") + "\n"),
+            },
+            _ => ("404 Not Found", PLAIN, "the metrics are at /metrics, health at /healthz and /readyz\n".into()),
+        }
     }
 
     /// Writes the reply. Returns whether the connection stays open.

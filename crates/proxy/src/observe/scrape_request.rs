@@ -12,6 +12,10 @@ pub(crate) enum ScrapeRequest {
     TooLarge,
     /// A request for the metrics.
     Metrics { is_open_metrics: bool },
+    /// Whether the process serves at all.
+    Health,
+    /// Whether clients should be sent here.
+    Ready,
     /// Any other request.
     Other,
 }
@@ -29,8 +33,12 @@ impl ScrapeRequest {
         let is_get = words.next() == Some("GET");
         let path = words.next().unwrap_or_default().split('?').next();
         let is_http = words.next().is_some_and(|version| version.starts_with("HTTP/1."));
-        if !is_get || path != Some("/metrics") || !is_http {
-            return ScrapeRequest::Other;
+        match path {
+            _ if !is_get || !is_http => return ScrapeRequest::Other,
+            Some("/healthz") => return ScrapeRequest::Health,
+            Some("/readyz") => return ScrapeRequest::Ready,
+            Some("/metrics") => {}
+            _ => return ScrapeRequest::Other,
         }
         let accepted =
             lines.filter_map(|line| line.split_once(':')).filter(|(name, _)| name.eq_ignore_ascii_case("accept"));
@@ -60,6 +68,8 @@ mod tests {
         let parse = |text: &str| ScrapeRequest::parse(text.as_bytes());
         assert_eq!(parse(head), ScrapeRequest::Metrics { is_open_metrics: true });
         assert_eq!(parse("GET /metrics HTTP/1.0\n\nGET"), ScrapeRequest::Metrics { is_open_metrics: false });
+        assert_eq!(parse("GET /healthz HTTP/1.1\r\n\r\n"), ScrapeRequest::Health);
+        assert_eq!(parse("GET /readyz?verbose HTTP/1.1\r\n\r\n"), ScrapeRequest::Ready);
         for other in
             ["GET / HTTP/1.1\r\n\r\n", "POST /metrics HTTP/1.1\r\n\r\n", "GET /metrics\r\n\r\n", "\n\n", "\0\n\r\n"]
         {

@@ -80,6 +80,7 @@ mod tests {
         let subject = Subject {
             loops: vec![Arc::new(LoopCounters::new(0, 0, 0))],
             accept: Arc::default(),
+            log: Arc::default(),
             names: Arc::new(NameCounters::new(0)),
             pools: Vec::new(),
             servers: Vec::new(),

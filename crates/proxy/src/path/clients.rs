@@ -3,6 +3,7 @@
 //! Sessions, jobs and backend connections look here, so it knows none of them.
 
 use crate::path::job::SessionRef;
+use std::net::IpAddr;
 
 /// So many bytes may be held for each client, whatever the others hold, so that small requests always work.
 pub(crate) const ALWAYS_BYTES: usize = 16 * 1024;
@@ -32,6 +33,8 @@ struct Client {
     output_bytes: usize,
     /// Bytes of buffers for requests that were not parsed yet, and of requests in flight.
     input_bytes: usize,
+    /// Where it has connected from; none over a unix socket.
+    address: Option<IpAddr>,
 }
 
 /// Why a value cannot be held, if it cannot.
@@ -69,11 +72,12 @@ pub(crate) struct Clients {
 }
 
 impl Client {
-    const LEFT: Client = Client::new(SessionRef::NONE.connection);
+    const LEFT: Client = Client::new(SessionRef::NONE.connection, None);
 
-    const fn new(connection: u32) -> Client {
+    const fn new(connection: u32, address: Option<IpAddr>) -> Client {
         Client {
             connection,
+            address,
             is_unknown: true,
             jobs: 0,
             dropped: 0,
@@ -104,12 +108,12 @@ impl Clients {
     }
 
     /// Begins to count for a client that has connected. Jobs of a former client of this slot no longer count.
-    pub(crate) fn open(&mut self, session: SessionRef) {
+    pub(crate) fn open(&mut self, session: SessionRef, address: Option<IpAddr>) {
         let slot = session.slot as usize;
         if slot >= self.slots.len() {
             self.slots.resize(slot + 1, Client::LEFT);
         }
-        self.slots[slot] = Client::new(session.connection);
+        self.slots[slot] = Client::new(session.connection, address);
         self.unknown += 1;
     }
 
@@ -120,6 +124,11 @@ impl Clients {
         if let Some(client) = self.of(session) {
             *client = Client::LEFT;
         }
+    }
+
+    /// Where a client has connected from, if it is still there.
+    pub(crate) fn address(&self, session: SessionRef) -> Option<IpAddr> {
+        self.get(session)?.address
     }
 
     fn of(&mut self, session: SessionRef) -> Option<&mut Client> {
@@ -283,7 +292,7 @@ mod tests {
     fn a_blocked_client_is_listed_when_its_last_late_write_ends() {
         let mut clients = Clients::default();
         let session = SessionRef { slot: 0, connection: 7 };
-        clients.open(session);
+        clients.open(session, None);
         (0..2).for_each(|_| clients.late_write_begun(session));
         clients.set_blocked(session, true);
         clients.late_write_ended(session);
@@ -304,14 +313,14 @@ mod tests {
     fn a_new_client_of_a_slot_has_nothing_of_the_former_one() {
         let mut clients = Clients { notes_idle: true, ..Clients::default() };
         let [first, second] = [1, 2].map(session);
-        clients.open(first);
+        clients.open(first, None);
         clients.job_begun(first);
         clients.reply_bytes_changed(first, 0, 10);
         clients.buffers_changed(first, 20, 30);
         assert_eq!((clients.jobs_of(first), clients.jobs_of(second), clients.held_bytes), (1, 0, 60));
         clients.close(first);
         assert_eq!((clients.held_bytes, clients.room_for(first, 1)), (10, Room::NoClient));
-        clients.open(second);
+        clients.open(second, None);
         clients.job_begun(second);
         clients.reply_bytes_changed(first, 10, 0);
         clients.job_released(first);
@@ -327,7 +336,7 @@ mod tests {
     fn a_client_has_room_for_one_value_of_any_size_or_several_within_its_limit() {
         let mut clients = Clients::new(100_000, 1_000_000);
         let client = session(1);
-        clients.open(client);
+        clients.open(client, None);
         assert_eq!(clients.room_for(client, 900_000), Room::Enough);
         clients.reply_bytes_changed(client, 0, 40_000);
         clients.buffers_changed(client, 50_000, 0);
@@ -336,7 +345,7 @@ mod tests {
         clients.held_by_others = 905_000;
         assert_eq!(clients.room_for(client, 10_000), Room::ProxyIsFull);
         let other = SessionRef { slot: 4, connection: 2 };
-        clients.open(other);
+        clients.open(other, None);
         assert_eq!(clients.room_for(other, ALWAYS_BYTES), Room::Enough);
         assert_eq!(clients.room_for(other, ALWAYS_BYTES + 1), Room::ProxyIsFull);
     }

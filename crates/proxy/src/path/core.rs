@@ -150,7 +150,7 @@ impl Core {
     pub(crate) fn dispatch(&mut self, id: JobId, request: &Request<'_>) {
         let (dispatcher, mut answered, time) = self.parts();
         dispatcher.dispatch(id, request, &mut answered, time);
-        self.journal.note_keys(request, self.jobs.get(id).keys);
+        self.journal.note_keys(request, self.jobs.get(id));
     }
 
     /// The dispatcher, with the jobs that it answers and the time.

@@ -278,13 +278,14 @@ impl EventLoop {
     fn add_client(&mut self, mut connection: Connection, number: u32, permit: Option<Permit>) {
         let entry = self.sessions.vacant_entry();
         let slot = entry.key();
+        let address = connection.peer_address().map(|address| address.ip());
         if self.poller.add(&mut connection, Token(FIRST_SESSION + slot)).is_ok() {
             if connection.is_handshaking() {
                 self.handshakes.push_back((self.core.turn + self.core.settings.handshake_timeout, slot, number));
             }
             let mut session = Session::new(connection, slot as u32, number, permit, self.core.turn);
             session.begin_paused();
-            self.core.jobs.clients.open(session.reference());
+            self.core.jobs.clients.open(session.reference(), address);
             if self.core.jobs.clients.is_crowded() {
                 self.core.dispatcher.open_bulk(self.core.turn);
             }

@@ -265,6 +265,8 @@ pub(crate) struct Job {
     pub(crate) is_part: bool,
     /// Other parts of its line precede or follow.
     pub(crate) is_in_line: bool,
+    /// The first key of the request, if slow requests are logged.
+    pub(crate) logged_key: Vec<u8>,
     scratch: Vec<u8>,
     pub(crate) key_bytes: Vec<u8>,
     pub(crate) wanted: Vec<WantedKey>,
@@ -518,6 +520,7 @@ impl Job {
         }
         *self = Job {
             reply: keep(std::mem::take(&mut self.reply)),
+            logged_key: keep(std::mem::take(&mut self.logged_key)),
             key_bytes: keep(std::mem::take(&mut self.key_bytes)),
             scratch: keep(std::mem::take(&mut self.scratch)),
             kept: keep(std::mem::take(&mut self.kept)),

@@ -4,12 +4,15 @@
 use crate::observe::counters::LoopCounters;
 use crate::observe::histograms::StageHistograms;
 use crate::observe::hot_keys::HotKeys;
+use crate::observe::log::slow_log::SlowLog;
+use crate::observe::log::slow_request::{SLOW_LEGS_MAX, SlowLeg, SlowRequest};
 use crate::path::job::{Job, JobId, Leg};
 use crate::path::jobs::Jobs;
 use clock::{Nanos, Stage};
 use records::{NO_BACKEND, Outcome, PARENT, Row, RowSender};
+use std::net::IpAddr;
 use std::sync::Arc;
-use wire::{Request, Verb};
+use wire::{KEY_BYTES_MAXIMUM, Request, Verb};
 
 /// A record has at most this many legs: it numbers them in one byte, of which `PARENT` is a reserved value.
 const RECORDED_LEGS_MAX: usize = PARENT as usize;
@@ -20,6 +23,7 @@ pub(crate) struct Journal {
     pub(crate) counters: Arc<LoopCounters>,
     histograms: StageHistograms,
     hot_keys: Option<HotKeys>,
+    slow_log: Option<SlowLog>,
     rows: Option<RowSender>,
     loop_index: u8,
 }
@@ -29,16 +33,21 @@ impl Journal {
     pub(crate) fn new(
         counters: Arc<LoopCounters>,
         hot_keys: Option<HotKeys>,
+        slow_log: Option<SlowLog>,
         rows: Option<RowSender>,
         loop_index: u8,
     ) -> Journal {
-        Journal { counters, histograms: StageHistograms::default(), hot_keys, rows, loop_index }
+        Journal { counters, histograms: StageHistograms::default(), hot_keys, slow_log, rows, loop_index }
     }
 
-    /// Counts the keys of a request for `stats hotkeys`.
-    pub(crate) fn note_keys(&mut self, request: &Request<'_>, keys: u16) {
+    /// Counts the keys of a request for `stats hotkeys`, and keeps the first one for the slow log.
+    pub(crate) fn note_keys(&mut self, request: &Request<'_>, job: &mut Job) {
         if let Some(hot_keys) = &mut self.hot_keys {
-            hot_keys.note(request, keys);
+            hot_keys.note(request, job.keys);
+        }
+        if self.slow_log.is_some() {
+            job.logged_key.clear();
+            job.logged_key.extend_from_slice(first_key(request, &mut [0; KEY_BYTES_MAXIMUM]));
         }
     }
 
@@ -59,14 +68,20 @@ impl Journal {
         let job = jobs.get(id);
         job.stamp(Stage::Replied, replied);
         self.count(job);
+        let mut is_logged = false;
         if job.is_timed {
             job.clock.finish();
             if !job.is_part {
                 self.histograms.record(job.verb, &job.clock);
+                let slow = self.slow_log.as_mut();
+                is_logged = slow.is_some_and(|slow| slow.wants(job.clock.total_ns(), replied));
             }
         }
         if job.is_sampled {
             self.write(job);
+        }
+        if is_logged {
+            self.log(jobs, id);
         }
         jobs.end(id);
     }
@@ -75,6 +90,16 @@ impl Journal {
     pub(crate) fn end_undelivered(&mut self, jobs: &mut Jobs, id: JobId, now: Nanos) {
         jobs.get(id).outcome = Outcome::ClientGone;
         self.end(jobs, id, now);
+    }
+
+    /// Logs a slow request.
+    #[cold]
+    fn log(&self, jobs: &mut Jobs, id: JobId) {
+        let session = jobs.get(id).session;
+        let client = jobs.clients.address(session);
+        if let Some(slow) = &self.slow_log {
+            slow.log(slow_request(jobs.get(id), client));
+        }
     }
 
     fn count(&self, job: &Job) {
@@ -144,6 +169,39 @@ impl Journal {
             rows.flush();
             self.counters.records_dropped.set(rows.dropped());
         }
+    }
+}
+
+/// The first key of a request as it was sent, or nothing.
+fn first_key<'a>(request: &Request<'a>, buffer: &'a mut [u8; KEY_BYTES_MAXIMUM]) -> &'a [u8] {
+    match request {
+        Request::Get { keys, .. } => keys.first().unwrap_or_default(),
+        Request::Meta(meta) => meta.stored_key(buffer),
+        _ => request.key().unwrap_or_default(),
+    }
+}
+
+fn slow_request(job: &Job, client: Option<IpAddr>) -> SlowRequest {
+    let leg = |leg: &Leg| SlowLeg {
+        backend: leg.backend,
+        outcome: leg.outcome,
+        took_ns: (leg.sent.is_set() && leg.answered.is_set()).then(|| leg.answered.since(leg.sent)),
+    };
+    SlowRequest {
+        verb: job.verb,
+        outcome: job.outcome,
+        key: job.logged_key.clone(),
+        keys: job.keys,
+        hits: job.hits,
+        request_bytes: job.request_bytes,
+        reply_bytes: if job.is_quiet { 0 } else { job.reply_bytes },
+        client,
+        port: job.port,
+        connection: job.session.connection,
+        sequence: job.sequence,
+        intervals: job.clock.intervals_ns(),
+        legs: job.legs().iter().take(SLOW_LEGS_MAX).map(leg).collect(),
+        legs_total: job.legs().len(),
     }
 }
 

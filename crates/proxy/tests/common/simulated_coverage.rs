@@ -6,17 +6,23 @@ use super::reference_keys::{keys_of, uncommented};
 use super::simulated_client::Disconnect;
 use super::simulated_requests::{Ask, MANY_KEYS, next};
 use super::simulated_scenario::Scenario;
-use proxy::{DispatchConfig, Distribution, Failover, Hash, MultiGet, PartFailure, Reads, Stamps, Writes};
+use proxy::{
+    DispatchConfig, Distribution, Failover, Hash, LogFormat, LogLevel, LoggedKeys, MultiGet, PartFailure, Reads,
+    Stamps, Writes,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use toml::{Table, Value};
 use wire::{Limits, ParsedRequest, Verb, parse_request};
 
 /// The keys whose values are names. Each value is a policy of its own.
-const NAMED: [(&str, &[&str]); 9] = [
+const NAMED: [(&str, &[&str]); 12] = [
     ("dispatch", DispatchConfig::NAMES),
     ("multi-get", MultiGet::NAMES),
     ("part-failure", PartFailure::NAMES),
     ("stamps", Stamps::NAMES),
+    ("log-level", LogLevel::NAMES),
+    ("log-format", LogFormat::NAMES),
+    ("log-keys", LoggedKeys::NAMES),
     ("pools.distribution", Distribution::NAMES),
     ("pools.hash", Hash::NAMES),
     ("pools.writes", Writes::NAMES),

@@ -4,8 +4,9 @@
 use super::random::Random;
 use super::simulated_scenario::{EXPIRY_S, Part, PoolPlan, Shape};
 use proxy::{
-    Config, DispatchConfig, Distribution, Failover, FailoverPool, Hash, Hedge, Lookup, MultiGet, PartFailure, PoolFile,
-    ProxyFile, Reads, RouteConfig, ServerConfig, Shadow, Stamps, Timeouts, WarmUp, Writes,
+    Config, DispatchConfig, Distribution, Failover, FailoverPool, Hash, Hedge, LogFormat, LogLevel, LoggedKeys, Lookup,
+    MultiGet, PartFailure, PoolFile, ProxyFile, Reads, RouteConfig, ServerConfig, Shadow, Stamps, Timeouts, WarmUp,
+    Writes,
 };
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -37,6 +38,8 @@ impl Setting {
         file.metrics = Some("127.0.0.1:0".into());
         file.loops = Some(loops);
         dispatch(&mut file, is_shared, loops, shape.has_all, random);
+        // Its own numbers, so that the log changes nothing else of a scenario.
+        log(&mut file, &mut Random(!random.0));
         let name = |part: Part| format!("{part:?}{suffix}");
         file.pools = pools.iter().map(|plan| pool(plan, pools, is_shared, shape, (&name, host), random)).collect();
         let route = |(prefix, part): &(&str, Part)| RouteConfig { prefix: (*prefix).into(), pool: name(*part) };
@@ -124,6 +127,17 @@ fn limits(shape: &Shape, random: &mut Random) -> ProxyFile {
     }
 }
 
+/// Half of the proxies that stamp every request log slow ones, some of them all.
+fn log(file: &mut ProxyFile, random: &mut Random) {
+    file.log_level = Some(random.choose(&[LogLevel::Info, LogLevel::Warn, LogLevel::Error, LogLevel::Off]));
+    file.log_format = Some(random.choose(&[LogFormat::Text, LogFormat::Json]));
+    file.log_keys = Some(random.choose(&[LoggedKeys::Plain, LoggedKeys::Hashed, LoggedKeys::Hidden]));
+    if file.stamps == Some(Stamps::All) && file.log_level >= Some(LogLevel::Warn) && random.one_in(2) {
+        file.slow_requests = Some(random.choose(&[Duration::from_nanos(1), Duration::from_millis(20)]));
+        file.slow_requests_per_second = Some(random.choose(&[1, 100, 100_000]));
+    }
+}
+
 /// The times of the published faults of writers and workers. Half of the proxies have none.
 const FAULTS: [Option<Duration>; 4] = [None, None, Some(Duration::from_millis(1)), Some(Duration::from_millis(20))];
 
@@ -179,6 +193,7 @@ fn pool(
         failover: Some(Failover::Never),
         timeouts: Some(timeouts),
         failures: Some(random.choose(&[1, 2, 3])),
+        ready_servers: Some(plan.servers.len().min(1 + plan.replicas % 2)),
         ..PoolFile::default()
     };
     let expiry = Duration::from_secs(EXPIRY_S);

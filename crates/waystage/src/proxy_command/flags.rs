@@ -3,7 +3,8 @@
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use proxy::{
-    DispatchConfig, Distribution, Hash, MultiGet, PartFailure, PoolFile, ProxyFile, ServerConfig, Stamps, Timeouts,
+    DispatchConfig, Distribution, Hash, LogFormat, LogLevel, MultiGet, PartFailure, PoolFile, ProxyFile, ServerConfig,
+    Stamps, Timeouts,
 };
 use quantity::{bytes, duration};
 use std::path::PathBuf;
@@ -125,6 +126,15 @@ pub(crate) struct ProxyFlags {
     /// Add the keys of `stats hotkeys` to the metrics. Every key that was ever hot remains a series in Prometheus.
     #[arg(long)]
     hot_keys_metrics: bool,
+    /// Lines of the log on standard error: off, error, warn or info, each with those before it [default: info].
+    #[arg(long, value_name = "LEVEL", value_parser = log_level())]
+    log_level: Option<LogLevel>,
+    /// Form of a line of the log: text or json [default: text].
+    #[arg(long, value_name = "FORM", value_parser = log_format())]
+    log_format: Option<LogFormat>,
+    /// Log every request that takes at least this long, with its stages.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    slow_requests: Option<Duration>,
 }
 
 /// The dispatch discipline.
@@ -234,6 +244,9 @@ impl ProxyFlags {
             clients_max: self.clients_max,
             hot_keys: self.hot_keys,
             hot_keys_metrics: self.hot_keys_metrics.then_some(true),
+            log_level: self.log_level,
+            log_format: self.log_format,
+            slow_requests: self.slow_requests,
             ..of_pool(pool)
         }
     }
@@ -248,6 +261,16 @@ fn of_pool(pool: PoolFile) -> ProxyFile {
 fn distribution() -> impl TypedValueParser<Value = Distribution> {
     let names = PossibleValuesParser::new(Distribution::NAMES.iter().copied());
     names.try_map(|name| Distribution::named(&name).ok_or("there is no such distribution"))
+}
+
+fn log_level() -> impl TypedValueParser<Value = LogLevel> {
+    let names = PossibleValuesParser::new(LogLevel::NAMES.iter().copied());
+    names.try_map(|name| LogLevel::named(&name).ok_or("there is no such level"))
+}
+
+fn log_format() -> impl TypedValueParser<Value = LogFormat> {
+    let names = PossibleValuesParser::new(LogFormat::NAMES.iter().copied());
+    names.try_map(|name| LogFormat::named(&name).ok_or("there is no such form"))
 }
 
 fn hash() -> impl TypedValueParser<Value = Hash> {

@@ -1,12 +1,13 @@
 //! The life of a proxy process: serves, reloads the configuration on a signal or a change of the file, and stops.
 
+use crate::proxy_command::changes::changes;
 use crate::proxy_command::events::{Event, Events};
 use crate::proxy_command::source::Source;
 use crate::proxy_command::{discipline_text, fit_into_descriptors};
 use crate::ready::announce;
 use clock::Clock;
 use net::Inherited;
-use proxy::{Config, Running, Totals};
+use proxy::{Config, ProcessEvent, ProxyFile, Running, Totals};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::os::unix::fs::MetadataExt;
@@ -61,6 +62,8 @@ impl FileWatch {
 /// The state of the process.
 struct Process {
     source: Source,
+    /// The keys of the configuration in force.
+    settings: ProxyFile,
     running: Running,
     events: Arc<Events>,
     /// Proxies with an earlier configuration, each until its last client has moved.
@@ -94,7 +97,7 @@ impl Retired {
 /// Serves until SIGTERM or SIGINT, or until a successor has taken over. SIGHUP reads the configuration again; so does a
 /// changed file, if it is watched.
 pub(super) fn serve(
-    source: Source,
+    (source, settings): (Source, ProxyFile),
     mut config: Config,
     activated: Vec<Inherited>,
     watch: Option<FileWatch>,
@@ -108,7 +111,9 @@ pub(super) fn serve(
         watch_file(watch, events.clone())?;
     }
     announce_state(&running, "ready");
-    let process = Process { source, running, events, retiring: Vec::new(), retired: Retired::default() };
+    running.log(ProcessEvent::Started { listening: listening(&running) });
+    let (retiring, retired) = (Vec::new(), Retired::default());
+    let process = Process { source, settings, running, events, retiring, retired };
     process.watch_successor()?;
     process.serve()
 }
@@ -120,9 +125,13 @@ impl Process {
                 Event::Reload => self.reload(),
                 Event::TakenOver => {
                     announce("waystage proxy is taken over: it serves the clients it has");
+                    self.running.log(ProcessEvent::TakenOver);
                     break;
                 }
-                Event::End => break,
+                Event::End => {
+                    self.running.log(ProcessEvent::Stopping);
+                    break;
+                }
             }
         }
         // A signal ends the wait.
@@ -147,15 +156,16 @@ impl Process {
         Ok(if totals.lost == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    /// Reloads the configuration. If it is invalid, prints the error and changes nothing.
+    /// Reloads the configuration. If it is invalid, logs the error and changes nothing.
     fn reload(&mut self) {
         self.join_retired();
-        let outcome = self.source.config().and_then(|mut config| {
+        let outcome = self.source.read().and_then(|(mut config, settings)| {
             fit_into_descriptors(&mut config)?;
-            self.running.reload(config).map_err(|error| error.to_string())
+            let new = self.running.reload(config).map_err(|error| error.to_string())?;
+            Ok((new, settings))
         });
         match outcome {
-            Ok(new) => {
+            Ok((new, settings)) => {
                 let mut old = std::mem::replace(&mut self.running, new);
                 let events = self.events.clone();
                 let retire = move || {
@@ -164,15 +174,22 @@ impl Process {
                 };
                 match Builder::new().name("retiring".into()).spawn(retire) {
                     Ok(thread) => self.retiring.push(thread),
-                    Err(error) => eprintln!("waystage: cannot end the earlier configuration: {error}"),
+                    Err(error) => self.warn(format!("cannot end the earlier configuration: {error}")),
                 }
                 announce_state(&self.running, "reloaded");
+                let changes = changes(&self.settings, &settings);
+                self.running.log(ProcessEvent::Reloaded { listening: listening(&self.running), changes });
+                self.settings = settings;
                 if let Err(line) = self.watch_successor() {
-                    eprintln!("waystage: {line}");
+                    self.warn(line);
                 }
             }
-            Err(line) => eprintln!("waystage: {line}; the configuration stays as it was"),
+            Err(reason) => self.running.log(ProcessEvent::ReloadFailed { reason }),
         }
+    }
+
+    fn warn(&self, text: String) {
+        self.running.log(ProcessEvent::Warning { text });
     }
 
     /// Joins the threads of proxies that have ended, so that reloads do not pile them up.
@@ -219,21 +236,25 @@ fn watch_file(mut watch: FileWatch, events: Arc<Events>) -> Result<(), String> {
 
 fn announce_state(running: &Running, what: &str) {
     for warning in &running.warnings {
-        eprintln!("waystage: {warning}");
+        running.log(ProcessEvent::Warning { text: warning.clone() });
     }
     if let Some(address) = running.metrics_address {
         announce(&format!("waystage proxy metrics on {address}"));
     }
     let config = running.config();
-    let listening: Vec<String> = running.listening.iter().map(ToString::to_string).collect();
     announce(&format!(
         "waystage proxy {what} on {} ({} backends, {} replicas, {} loops, {})",
-        listening.join(" and "),
+        listening(running).join(" and "),
         config.backends().count(),
         config.pools[0].replicas,
         config.loops,
         discipline_text(config.discipline)
     ));
+}
+
+/// The addresses that clients connect to.
+fn listening(running: &Running) -> Vec<String> {
+    running.listening.iter().map(ToString::to_string).collect()
 }
 
 #[cfg(test)]

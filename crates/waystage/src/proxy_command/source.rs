@@ -15,11 +15,17 @@ pub(crate) struct Source {
 impl Source {
     /// The checked configuration.
     pub(crate) fn config(&self) -> Result<Config, String> {
+        self.read().map(|(config, _)| config)
+    }
+
+    /// The checked configuration, and the keys that were given for it.
+    pub(crate) fn read(&self) -> Result<(Config, ProxyFile), String> {
         let document = self.file.as_deref().map(Document::read).transpose().map_err(|error| error.to_string())?;
         let written = document.as_ref().map_or(Ok(ProxyFile::default()), Document::settings);
         let settings = written.map_err(|error| error.to_string())?.overridden_by(self.flags.clone());
-        let checked = settings.config().and_then(|config| config.check().map(|()| config));
-        checked.map_err(|error| self.line(&error, document.as_ref()))
+        let checked = settings.clone().config().and_then(|config| config.check().map(|()| config));
+        let config = checked.map_err(|error| self.line(&error, document.as_ref()))?;
+        Ok((config, settings))
     }
 
     fn line(&self, error: &ConfigError, document: Option<&Document>) -> String {

@@ -28,6 +28,7 @@ fn snapshot(hot_keys: Option<HotKeysBoard>) -> Snapshot {
     let subject = Subject {
         loops: vec![counters.clone(), counters],
         accept: Arc::default(),
+        log: Arc::default(),
         names: Arc::new(NameCounters::new(1)),
         queues: vec!["a:1".into()],
         pools: vec!["main".into()],

@@ -13,7 +13,7 @@ mod bulk;
 mod replies;
 mod timeouts;
 
-use crate::observe::counters::{BackendCounters, LoopCounters};
+use crate::observe::counters::{BackendCounters, LoopCounters, Loss};
 use crate::path::backend::carried::Carried;
 use crate::path::backend::in_flight::{InFlight, Pending};
 use crate::path::backend::match_reply::Expect;
@@ -36,19 +36,6 @@ enum State {
     Closed { retry_at: Nanos },
     Opening { is_patient: bool },
     Open,
-}
-
-/// Why a connection is closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Loss {
-    /// Requests were not answered in time.
-    Timeout,
-    /// A reply did not fit its request.
-    OutOfStep,
-    /// The peer has closed it, or it broke.
-    Lost,
-    /// It could not be opened.
-    Unreachable,
 }
 
 /// What a look at the timeouts has found.
@@ -295,6 +282,7 @@ impl BackendConnection {
             Loss::Unreachable => (&counters.lost, Outcome::BackendDown),
         };
         counter.add(1);
+        counters.last_loss.set(loss as u64);
         self.report();
         if let Some(connection) = self.connection.as_ref().filter(|_| loss == Loss::Timeout) {
             connection.reset_on_close();

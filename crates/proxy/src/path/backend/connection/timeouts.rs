@@ -1,6 +1,7 @@
 //! What follows when a backend does not answer in time: single requests fail, or the connection is given up.
 
-use super::{BackendConnection, Loss, PROBE, State, TimedOut};
+use super::{BackendConnection, PROBE, State, TimedOut};
+use crate::observe::counters::Loss;
 use crate::path::backend::in_flight::{Due, Late};
 use crate::path::backend::match_reply::Expect;
 use crate::path::backend::requested::Requested;

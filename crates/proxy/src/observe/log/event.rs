@@ -1,0 +1,124 @@
+//! The events of the process and of the backends, and their lines.
+
+use crate::config::LogLevel;
+use crate::observe::counters::Loss;
+use crate::observe::log::line::Line;
+use std::time::Duration;
+
+/// The most changed keys that the line about a reload names.
+const CHANGES_MAX: usize = 20;
+
+/// What can happen to the process that runs a proxy. Its owner reports it with `Running::log`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProcessEvent {
+    /// It serves.
+    Started {
+        /// The addresses that clients connect to.
+        listening: Vec<String>,
+    },
+    /// It serves with another configuration.
+    Reloaded {
+        /// The addresses that clients connect to.
+        listening: Vec<String>,
+        /// The keys that have changed, each with both values.
+        changes: Vec<String>,
+    },
+    /// A new configuration was refused. The earlier one stays in force.
+    ReloadFailed {
+        /// The reason.
+        reason: String,
+    },
+    /// Something does not work that does not keep the proxy from serving.
+    Warning {
+        /// What, in one line.
+        text: String,
+    },
+    /// Another process has taken over.
+    TakenOver,
+    /// It stops.
+    Stopping,
+}
+
+/// What the watch has found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    Process(ProcessEvent),
+    /// A backend accepts no requests any more, or did not for a moment.
+    BackendDown {
+        backend: String,
+        reason: Option<Loss>,
+        is_over: bool,
+    },
+    /// It accepts requests again.
+    BackendUp {
+        backend: String,
+        down: Duration,
+    },
+    /// Something that is counted has happened so often since the last line.
+    Counted {
+        level: LogLevel,
+        event: &'static str,
+        count: u64,
+        message: String,
+    },
+}
+
+impl Event {
+    pub(crate) fn line(&self) -> Line {
+        match self {
+            Event::Process(event) => process_line(event),
+            Event::BackendDown { backend, reason, is_over } => {
+                let (name, reason) = (reason.map(Loss::name), reason.map_or("for an unknown reason", Loss::text));
+                let message = match is_over {
+                    false => format!("backend {backend} is down, because {reason}"),
+                    true => format!("backend {backend} was down for a moment, because {reason}"),
+                };
+                let fields = vec![("backend", backend.clone().into()), ("reason", name.into())];
+                Line { level: LogLevel::Warn, event: "backend_down", message, fields }
+            }
+            Event::BackendUp { backend, down } => {
+                let seconds = (down.as_secs_f64() * 10.0).round() / 10.0;
+                let message = format!("backend {backend} is up again after {seconds:.1} s");
+                let fields = vec![("backend", backend.clone().into()), ("down_s", seconds.into())];
+                Line { level: LogLevel::Info, event: "backend_up", message, fields }
+            }
+            Event::Counted { level, event, count, message } => {
+                Line { level: *level, event, message: message.clone(), fields: vec![("count", (*count).into())] }
+            }
+        }
+    }
+}
+
+fn process_line(event: &ProcessEvent) -> Line {
+    let line = |level, event, message: String| Line { level, event, message, fields: Vec::new() };
+    match event {
+        ProcessEvent::Started { listening } => Line {
+            fields: vec![("listening", listening.clone().into())],
+            ..line(LogLevel::Info, "started", format!("serves on {}", listening.join(" and ")))
+        },
+        ProcessEvent::Reloaded { listening, changes } => {
+            let shown = &changes[..changes.len().min(CHANGES_MAX)];
+            let text = match changes.len() {
+                0 => "nothing has changed".into(),
+                _ if shown.len() < changes.len() => {
+                    format!("{}; and {} more changes", shown.join("; "), changes.len() - shown.len())
+                }
+                _ => shown.join("; "),
+            };
+            Line {
+                fields: vec![("listening", listening.clone().into()), ("changes", shown.to_vec().into())],
+                ..line(LogLevel::Info, "reloaded", format!("reloaded the configuration: {text}"))
+            }
+        }
+        ProcessEvent::ReloadFailed { reason } => {
+            line(LogLevel::Error, "reload_failed", format!("{reason}; the configuration stays as it was"))
+        }
+        ProcessEvent::Warning { text } => line(LogLevel::Warn, "warning", text.clone()),
+        ProcessEvent::TakenOver => line(
+            LogLevel::Info,
+            "taken_over",
+            "another process has taken over; the clients that remain are served".into(),
+        ),
+        ProcessEvent::Stopping => line(LogLevel::Info, "stopping", "stops: accepts no more clients".into()),
+    }
+}

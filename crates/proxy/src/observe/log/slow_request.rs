@@ -1,0 +1,183 @@
+//! A request that took long, with its stages: the line that says where the time went.
+
+use crate::config::{LogLevel, LoggedKeys};
+use crate::observe::log::line::Line;
+use clock::INTERVALS;
+use records::Outcome;
+use serde_json::{Map, Value, json};
+use std::net::IpAddr;
+use wire::Verb;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// The most legs of a request that its line shows.
+pub(crate) const SLOW_LEGS_MAX: usize = 16;
+
+/// A slow request.
+#[derive(Debug)]
+pub(crate) struct SlowRequest {
+    pub(crate) verb: Verb,
+    pub(crate) outcome: Outcome,
+    /// Its first key; empty if it has none.
+    pub(crate) key: Vec<u8>,
+    pub(crate) keys: u16,
+    pub(crate) hits: u16,
+    pub(crate) request_bytes: u32,
+    pub(crate) reply_bytes: u32,
+    /// The client's address, unless the client has left or uses a unix socket.
+    pub(crate) client: Option<IpAddr>,
+    pub(crate) port: u16,
+    /// Its number among the connections, and among the requests of the connection, as in records.
+    pub(crate) connection: u32,
+    pub(crate) sequence: u32,
+    /// In nanoseconds, in the order of `clock::INTERVALS`.
+    pub(crate) intervals: [u64; INTERVALS.len()],
+    /// The first of its legs, and how many there are.
+    pub(crate) legs: Vec<SlowLeg>,
+    pub(crate) legs_total: usize,
+}
+
+/// What one backend did for a slow request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SlowLeg {
+    pub(crate) backend: u16,
+    pub(crate) outcome: Outcome,
+    /// From the last byte sent to the reply, in nanoseconds; none if it was not sent or not answered.
+    pub(crate) took_ns: Option<u64>,
+}
+
+impl SlowRequest {
+    fn total_ns(&self) -> u64 {
+        self.intervals.iter().sum()
+    }
+
+    /// The line. `backends` are their names.
+    pub(crate) fn line(&self, keys: LoggedKeys, backends: &[String]) -> Line {
+        let (verb, key) = (self.verb.name(), self.key_text(keys));
+        let name = |leg: &SlowLeg| backends.get(usize::from(leg.backend)).cloned().unwrap_or_default();
+        let stages = INTERVALS.iter().zip(self.intervals).map(|(interval, ns)| format!("{} {}", interval.name, ms(ns)));
+        let stages: Vec<String> = stages.collect();
+        let legs = self.legs.iter().map(|leg| match leg.took_ns {
+            Some(ns) => format!("{} {} {} ms", name(leg), leg.outcome.name(), ms(ns)),
+            None => format!("{} {}", name(leg), leg.outcome.name()),
+        });
+        let mut legs: Vec<String> = legs.collect();
+        if self.legs_total > legs.len() {
+            legs.push(format!("{} more", self.legs_total - legs.len()));
+        }
+        let of_key = match (&key, self.keys) {
+            (None, _) => String::new(),
+            (Some(key), 0 | 1) => format!(" of key {key}"),
+            (Some(key), keys) => format!(" of {keys} keys, the first is {key}"),
+        };
+        let client = self.client.map_or_else(|| format!("connection {}", self.connection), |ip| self.client_text(ip));
+        let backends = if legs.is_empty() { "none".into() } else { legs.join(", ") };
+        let message = format!(
+            "slow request: {verb}{of_key} took {} ms: {} ms; {}; backends: {backends}; client {client}, {} bytes in, {} out",
+            ms(self.total_ns()),
+            stages.join(", "),
+            self.outcome.name(),
+            self.request_bytes,
+            self.reply_bytes,
+        );
+        Line { level: LogLevel::Warn, event: "slow_request", message, fields: self.fields(key, name) }
+    }
+
+    fn fields(&self, key: Option<String>, name: impl Fn(&SlowLeg) -> String) -> Vec<(&'static str, Value)> {
+        let us = |ns: u64| ns as f64 / 1000.0;
+        let stages: Map<String, Value> =
+            INTERVALS.iter().zip(self.intervals).map(|(interval, ns)| (interval.name.into(), us(ns).into())).collect();
+        let leg = |leg: &SlowLeg| json!({"backend": name(leg), "outcome": leg.outcome.name(), "took_us": leg.took_ns.map(us)});
+        vec![
+            ("operation", self.verb.name().into()),
+            ("outcome", self.outcome.name().into()),
+            ("key", key.into()),
+            ("keys", self.keys.into()),
+            ("hits", self.hits.into()),
+            ("request_bytes", self.request_bytes.into()),
+            ("reply_bytes", self.reply_bytes.into()),
+            ("client", self.client.map(|ip| self.client_text(ip)).into()),
+            ("connection", self.connection.into()),
+            ("sequence", self.sequence.into()),
+            ("total_us", us(self.total_ns()).into()),
+            ("stages_us", stages.into()),
+            ("backends", self.legs.iter().map(leg).collect::<Vec<_>>().into()),
+            ("backends_total", self.legs_total.into()),
+        ]
+    }
+
+    fn client_text(&self, ip: IpAddr) -> String {
+        match ip {
+            IpAddr::V4(ip) => format!("{ip}:{}", self.port),
+            IpAddr::V6(ip) => format!("[{ip}]:{}", self.port),
+        }
+    }
+
+    /// The key as the operator wants to see it, if there is one.
+    fn key_text(&self, keys: LoggedKeys) -> Option<String> {
+        match keys {
+            _ if self.key.is_empty() => None,
+            LoggedKeys::Hidden => None,
+            LoggedKeys::Hashed => Some(format!("xxh3:{:016x}", xxh3_64(&self.key))),
+            LoggedKeys::Plain => Some(format!("\"{}\"", self.key.escape_ascii())),
+        }
+    }
+}
+
+/// Nanoseconds as milliseconds.
+fn ms(ns: u64) -> String {
+    format!("{:.3}", ns as f64 / 1e6)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slow() -> SlowRequest {
+        let leg = |backend, outcome, took_ns| SlowLeg { backend, outcome, took_ns };
+        SlowRequest {
+            verb: Verb::Get,
+            outcome: Outcome::Answered,
+            key: b"user:\x07".to_vec(),
+            keys: 2,
+            hits: 1,
+            request_bytes: 20,
+            reply_bytes: 131,
+            client: Some([10, 0, 0, 9].into()),
+            port: 5000,
+            connection: 3,
+            sequence: 8,
+            intervals: [1000, 2000, 3000, 0, 4000, 20_000_000, 5_000],
+            legs: vec![leg(0, Outcome::Answered, Some(20_000_000)), leg(1, Outcome::Timeout, None)],
+            legs_total: 3,
+        }
+    }
+
+    #[test]
+    fn the_line_says_where_the_time_went() {
+        let names = ["10.0.0.1:1".to_string(), "10.0.0.2:1".to_string()];
+        let line = slow().line(LoggedKeys::Plain, &names);
+        assert_eq!(
+            line.message,
+            "slow request: get of 2 keys, the first is \"user:\\x07\" took 20.015 ms: parse 0.001, route 0.002, admit 0.003, \
+             queue 0.000, send 0.004, backend 20.000, reply 0.005 ms; answered; backends: 10.0.0.1:1 answered 20.000 ms, \
+             10.0.0.2:1 timeout, 1 more; client 10.0.0.9:5000, 20 bytes in, 131 out"
+        );
+        let field =
+            |name| line.fields.iter().find(|(known, _)| *known == name).map(|(_, value)| value.clone()).unwrap();
+        assert_eq!(field("total_us"), 20_015.0);
+        assert_eq!(field("stages_us")["backend"], 20_000.0);
+        assert_eq!(field("backends")[1], json!({"backend": "10.0.0.2:1", "outcome": "timeout", "took_us": null}));
+    }
+
+    #[test]
+    fn keys_can_be_hashed_or_hidden() {
+        let text = |keys, key: &[u8]| SlowRequest { key: key.to_vec(), ..slow() }.line(keys, &[]).message;
+        assert!(text(LoggedKeys::Hashed, b"secret").contains("xxh3:"));
+        for keys in [LoggedKeys::Hashed, LoggedKeys::Hidden] {
+            assert!(!text(keys, b"secret").contains("secret"));
+        }
+        assert_eq!(text(LoggedKeys::Hashed, b"a"), text(LoggedKeys::Hashed, b"a"));
+        assert_ne!(text(LoggedKeys::Hashed, b"a"), text(LoggedKeys::Hashed, b"b"));
+        assert!(text(LoggedKeys::Plain, b"").contains("get took"));
+    }
+}

@@ -1,0 +1,253 @@
+//! Compares the counters of all loops with those of a moment ago, and reports what an operator must hear of: backends that go down
+//! and come up, and limits that were reached. So none of it costs the event loops anything.
+
+use crate::config::{Config, LogLevel};
+use crate::observe::counters::{AcceptCounters, BackendCounters, Counter, LoopCounters, Loss};
+use crate::observe::log::event::Event;
+use crate::observe::log::queue::LogCounters;
+use clock::Nanos;
+use records::Outcome;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// After a line about something that is counted, its count is collected for so long before the next line.
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// The counters, and what was last reported.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    sources: Sources,
+    backends: Vec<BackendState>,
+    counted: Vec<Counted>,
+}
+
+/// The counters of one proxy.
+#[derive(Debug)]
+pub(crate) struct Sources {
+    pub(crate) loops: Vec<Arc<LoopCounters>>,
+    pub(crate) accept: Arc<AcceptCounters>,
+    pub(crate) log: Arc<LogCounters>,
+}
+
+/// One backend, as it was last reported.
+#[derive(Debug)]
+struct BackendState {
+    name: String,
+    down_since: Option<Nanos>,
+    ejections: u64,
+}
+
+/// Something that is counted.
+#[derive(Debug)]
+struct Counted {
+    kind: Kind,
+    reported: u64,
+    /// No line before this time.
+    quiet_until: Nanos,
+}
+
+/// What is counted, and how it is reported.
+#[derive(Debug)]
+struct Kind {
+    level: LogLevel,
+    event: &'static str,
+    /// The sentence after the number.
+    text: String,
+    count: fn(&Sources) -> u64,
+}
+
+impl Sources {
+    fn sum(&self, field: impl Fn(&LoopCounters) -> &Counter) -> u64 {
+        self.loops.iter().map(|counters| field(counters).get()).sum()
+    }
+
+    fn of_backends(&self, field: impl Fn(&BackendCounters) -> u64) -> u64 {
+        self.loops.iter().flat_map(|counters| &counters.backends).map(field).sum()
+    }
+
+    /// One backend in each loop.
+    fn backend(&self, backend: usize) -> impl Iterator<Item = &BackendCounters> {
+        self.loops.iter().map(move |counters| &counters.backends[backend])
+    }
+
+    /// Why the backend was lost: the reason of a loop in which it is down, otherwise of any loop.
+    fn loss(&self, backend: usize) -> Option<Loss> {
+        let of = |is_down: bool| self.backend(backend).filter(move |counters| !is_down || counters.is_up.get() == 0);
+        of(true).chain(of(false)).find_map(|counters| Loss::of_code(counters.last_loss.get()))
+    }
+}
+
+impl Watch {
+    /// All backends count as up: they are connected to when the proxy starts.
+    pub(crate) fn new(config: &Config, sources: Sources) -> Watch {
+        let state = |name| BackendState { name, down_since: None, ejections: 0 };
+        let counted = |kind| Counted { kind, reported: 0, quiet_until: Nanos::UNSET };
+        Watch {
+            sources,
+            backends: config.unique_backend_names().into_iter().map(state).collect(),
+            counted: kinds(config).into_iter().map(counted).collect(),
+        }
+    }
+
+    /// Reports what has changed. At the end, also what was collected and not reported yet.
+    pub(crate) fn look(&mut self, now: Nanos, is_end: bool, mut report: impl FnMut(Event)) {
+        let sources = &self.sources;
+        for (index, state) in self.backends.iter_mut().enumerate() {
+            // A frozen server is noticed only by loops that have requests for it, and their requests fail.
+            let is_up = sources.backend(index).all(|counters| counters.is_up.get() > 0);
+            let ejections = sources.backend(index).map(|counters| counters.ejections.get()).sum();
+            let was_ejected = ejections != std::mem::replace(&mut state.ejections, ejections);
+            let backend = || state.name.clone();
+            match (state.down_since, is_up) {
+                // At the start nothing is connected, and nothing has been lost.
+                (None, false) if sources.loss(index).is_some() => {
+                    report(Event::BackendDown { backend: backend(), reason: sources.loss(index), is_over: false });
+                    state.down_since = Some(now);
+                }
+                (None, true) if was_ejected => {
+                    report(Event::BackendDown { backend: backend(), reason: sources.loss(index), is_over: true });
+                }
+                (Some(since), true) => {
+                    report(Event::BackendUp { backend: backend(), down: now.after(since) });
+                    state.down_since = None;
+                }
+                _ => {}
+            }
+        }
+        for counted in &mut self.counted {
+            let total = (counted.kind.count)(sources);
+            if total > counted.reported && (is_end || now >= counted.quiet_until) {
+                let count = total - counted.reported;
+                let Kind { level, event, ref text, .. } = counted.kind;
+                report(Event::Counted { level, event, count, message: format!("{count} {text}") });
+                (counted.reported, counted.quiet_until) = (total, now + PAUSE);
+            }
+        }
+    }
+}
+
+fn kinds(config: &Config) -> Vec<Kind> {
+    let warn = |event, text: &str, count| Kind { level: LogLevel::Warn, event, text: text.into(), count };
+    let info = |event, text: &str, count| Kind { level: LogLevel::Info, ..warn(event, text, count) };
+    vec![
+        warn(
+            "clients_refused",
+            &format!("clients were refused, because clients-max, {}, were connected", config.clients_max),
+            |sources| sources.accept.refused.get(),
+        ),
+        warn(
+            "clients_refused_address",
+            &format!(
+                "clients were refused, because their address had clients-per-address, {}, connections",
+                config.client_limits.per_address
+            ),
+            |sources| sources.accept.refused_address.get(),
+        ),
+        warn("accept_paused", "pauses in accepting clients, because no file descriptor was left", |sources| {
+            sources.accept.pauses.get()
+        }),
+        warn("client_tls_failed", "TLS handshakes of clients failed", |sources| {
+            sources.sum(|loops| &loops.clients_tls_failed)
+        }),
+        warn("backend_tls_failed", "connections to backends were lost, because TLS failed", |sources| {
+            sources.of_backends(|backend| backend.tls_failed.get())
+        }),
+        warn("reply_refused", "replies were refused, because memory or client-buffer was full", |sources| {
+            sources.sum(|loops| &loops.replies_refused_memory) + sources.sum(|loops| &loops.replies_refused_order)
+        }),
+        warn("value_refused", "values from clients were refused, because memory was full", |sources| {
+            sources.sum(|loops| &loops.values_refused_memory)
+        }),
+        warn(
+            "overloaded",
+            "requests were refused, because backend-window, backend-buffer or a queue was full",
+            |sources| sources.of_backends(|backend| backend.errors[Outcome::Overloaded as usize].get()),
+        ),
+        warn("records_dropped", "records were dropped, because the disk was too slow", |sources| {
+            sources.sum(|loops| &loops.records_dropped)
+        }),
+        warn("slow_requests_unlogged", "more slow requests were not logged; see slow-requests-per-second", |sources| {
+            sources.sum(|loops| &loops.slow_requests_unlogged)
+        }),
+        warn("log_lost", "lines of the log were lost, because it was written too slowly or not at all", |sources| {
+            sources.log.lost.load(Ordering::Relaxed)
+        }),
+        info("client_closed_idle", "clients were closed after client-idle-timeout", |sources| {
+            sources.sum(|loops| &loops.clients_closed_idle)
+        }),
+        info("client_closed_request", "clients were closed after client-request-timeout", |sources| {
+            sources.sum(|loops| &loops.clients_closed_request)
+        }),
+        info("client_closed_unread", "clients were closed after client-unread-timeout", |sources| {
+            sources.sum(|loops| &loops.clients_closed_unread)
+        }),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn watch(loops: usize) -> Watch {
+        let config = Config::new("127.0.0.1:0", &["a:1".into(), "b:1".into()]);
+        let loops = (0..loops).map(|_| Arc::new(LoopCounters::new(1, 2, 0))).collect();
+        Watch::new(&config, Sources { loops, accept: Arc::default(), log: Arc::default() })
+    }
+
+    fn events(watch: &mut Watch, at_s: u64, is_end: bool) -> Vec<Event> {
+        let mut found = Vec::new();
+        watch.look(Nanos(at_s * 1_000_000_000), is_end, |event| found.push(event));
+        found
+    }
+
+    #[test]
+    fn a_backend_is_down_if_it_is_down_for_one_loop_and_up_again_for_all() {
+        let mut watch = watch(2);
+        assert_eq!(events(&mut watch, 0, false), [], "connections are not open yet");
+        let loops = watch.sources.loops.clone();
+        loops[0].backends[0].last_loss.set(Loss::Unreachable as u64);
+        let reason = Some(Loss::Unreachable);
+        assert_eq!(
+            events(&mut watch, 0, false),
+            [Event::BackendDown { backend: "a:1".into(), reason, is_over: false }],
+            "it was never up"
+        );
+        for counters in &loops {
+            counters.backends.iter().for_each(|backend| backend.connection_up(0, 1));
+        }
+        let up = Event::BackendUp { backend: "a:1".into(), down: Duration::from_secs(1) };
+        assert_eq!(events(&mut watch, 1, false), [up]);
+        let down = |is_over| Event::BackendDown { backend: "b:1".into(), reason: Some(Loss::Timeout), is_over };
+        let [first, second] = [0, 1].map(|index: usize| &loops[index].backends[1]);
+        (first.last_loss.set(Loss::Timeout as u64), second.last_loss.set(Loss::Lost as u64));
+        first.connection_up(1, 0);
+        assert_eq!(events(&mut watch, 2, false), [down(false)]);
+        second.connection_up(1, 0);
+        assert_eq!(events(&mut watch, 3, false), []);
+        first.connection_up(0, 1);
+        assert_eq!(events(&mut watch, 4, false), []);
+        second.connection_up(0, 1);
+        let up = Event::BackendUp { backend: "b:1".into(), down: Duration::from_secs(3) };
+        assert_eq!(events(&mut watch, 5, false), [up]);
+        first.connection_up(1, 0);
+        first.connection_up(0, 1);
+        assert_eq!(events(&mut watch, 6, false), [down(true)]);
+        assert_eq!(events(&mut watch, 7, false), []);
+    }
+
+    #[test]
+    fn a_limit_that_is_reached_all_the_time_has_a_line_in_ten_seconds() {
+        let mut watch = watch(1);
+        let mut counts = Vec::new();
+        for second in 0..25 {
+            watch.sources.accept.refused.add(10);
+            for event in events(&mut watch, second, second == 24) {
+                let Event::Counted { event, count, message, .. } = event else { panic!("{event:?}") };
+                assert!(event == "clients_refused" && message.starts_with(&format!("{count} clients were refused")));
+                counts.push(count);
+            }
+        }
+        assert_eq!(counts, [10, 100, 100, 40]);
+    }
+}
