@@ -17,6 +17,7 @@ from scipy.stats import beta, t
 
 REPLICATIONS, WARM_UP, MEASURED = 20, 3.0, 20.0
 SHARES = (0.5, 0.9, 0.95, 0.99)
+BOTH_SIDES = "mean, with half_width on both sides"
 # Relaxation times that the interval of a quantile needs, times the share of the requests beyond it.
 _BEYOND_LEAST = 36.0
 # Blocks in a relaxation time. The levels within a block differ by a few percent of the mean.
@@ -144,7 +145,10 @@ def measure(
     means, by_bucket = walk.run()
     means = means.reshape(campaigns, REPLICATIONS)
     for campaign, values in enumerate(means):
-        counts["mean"].add(mean_interval(values), walk.mean)
+        found, mean = mean_interval(values), float(values.mean())
+        half_width = max(mean - found.low, found.high - mean)
+        counts["mean"].add(found, walk.mean)
+        counts[BOTH_SIDES].add(Interval(mean - half_width, mean + half_width), walk.mean)
         rows = by_bucket[campaign * REPLICATIONS : (campaign + 1) * REPLICATIONS]
         for share in SHARES:
             counts[f"p{100 * share:g}"].add(quantile_interval(rows, share), -walk.mean * math.log(1 - share))
@@ -152,7 +156,7 @@ def measure(
 
 
 def no_counts() -> dict[str, Count]:
-    return {name: Count() for name in ("mean", *(f"p{100 * share:g}" for share in SHARES))}
+    return {name: Count() for name in ("mean", BOTH_SIDES, *(f"p{100 * share:g}" for share in SHARES))}
 
 
 def main(load: float, campaigns: int) -> None:

@@ -5,6 +5,7 @@ from msgspec.structs import replace
 from waylab.analysis import read_analysis
 from waylab.analysis.across.answer.headline import LIMIT_MIN, headline
 from waylab.analysis.across.axes import axes
+from waylab.analysis.trial.numbers import TrialResult
 from waylab.plan import make_plan
 from waylab.report.page.content import read_content
 from waylab.runfolder.numbers import Interval
@@ -88,3 +89,23 @@ def test_factors_with_one_level_are_in_no_name_and_no_figure(tmp_path, reported)
     chosen = axes(replace(resolved, factors=[fixed_factor, *resolved.factors]))
     assert chosen.x == "clients" and chosen.series == ["replicas"]
     assert [view.x for view in chosen.views] == ["replicas"]
+
+
+def noisy(reported, spread):
+    """The trials of the shared run, whose throughput with 16 clients differs between the blocks by this factor."""
+    changed = []
+    for trial in read_analysis(reported).trials:
+        rate = 10_000.0 + 1000 * (trial.block % 2)
+        if trial.levels["clients"] == "16":
+            rate *= 1.3 * spread ** (1 if trial.block % 2 else -1)
+        changed.append(TrialResult(replace(trial, numbers=replace(trial.numbers, throughput_per_s=rate))))
+    return changed
+
+
+def test_a_change_that_the_trials_do_not_decide_is_not_called_one(reported):
+    """The means differ by 30 %, but the interval of their ratio contains 1."""
+    content = read_analysis(reported)
+    course = headline(content.axes, content.configurations, noisy(reported, 3.0)).sentences[0]
+    assert "(undecided: the 95 % interval of the ratio is " in course
+    course = headline(content.axes, content.configurations, noisy(reported, 1.01)).sentences[0]
+    assert "undecided" not in course

@@ -77,6 +77,16 @@ def test_links_are_refused_and_not_copied_out(copied, tmp_path, place):
         read_run(copied)
 
 
+@pytest.mark.parametrize(
+    "change", [lambda system: system.pop("description"), lambda system: system.update(description=1)]
+)
+def test_a_run_without_a_description_of_its_system_is_one_line(copied, change):
+    changed(copied / paths.RUN, lambda run: change(run["spec"]["system"]))
+    seal(copied)
+    with pytest.raises(LabError, match=r"run.json: .*description"):
+        write_report(copied)
+
+
 def test_a_report_deletes_only_drawings(copied):
     kept = copied / paths.FIGURES / "notes.txt"
     old = copied / paths.FIGURES / "old.svg"

@@ -121,6 +121,46 @@ def test_a_contrast_that_never_runs_raises_one_line(tmp_path, rest, message):
     assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
+_PROXY, _DIRECT = FACTORS, FACTORS.replace("replicas = [1, 3]\n", "") + '[system]\nkind = "direct"\n'
+_MESSAGES = '[factors]\nclients = [1, 8, 32]\n[system]\nkind = "messages"\n'
+_CANNED = _MESSAGES + '[system.messages]\ndispatch = "canned"\n'
+
+
+@pytest.mark.parametrize(
+    ("metric", "rest", "needed"),
+    [
+        ("commits_per_request", _PROXY, "database"),
+        ("wal_bytes_per_message", _PROXY, "database"),
+        ("wal_syncs_per_request", _CANNED, "database"),
+        ("cpu_per_request_ns.database", _PROXY, "database"),
+        ("cpu_per_request_ns.messages", _PROXY, "messages"),
+        ("cpu_per_request_ns.proxy", _DIRECT, "proxy"),
+        ("cpu_per_request_ns.backends", _MESSAGES, "backends"),
+    ],
+)
+def test_a_metric_that_no_trial_measures_raises_one_line(tmp_path, metric, rest, needed):
+    """It would have no value after all trials, and a stopping rule would run the most blocks."""
+    rule = '[[refuted_by]]\nmetric = "{}"\nof = {{ clients = 8 }}\nto = {{ clients = 1 }}\nbelow = 1\n'
+    comparison = f'[[compare]]\nfactor = "clients"\nbaseline = 1\ncandidate = 8\nmetric = "{metric}"\n'
+    stopping = f'[stopping]\nprecision = 0.05\nmetrics = ["{metric}"]\n'
+    for where, text in (
+        (r"refuted_by\[0\].metric", rule.format(metric) + rest),
+        (r"compare\[0\].metric", rule.format("throughput_per_s") + rest + comparison),
+        (r"stopping.metrics\[0\]", rule.format("throughput_per_s") + rest + stopping),
+    ):
+        with pytest.raises(
+            LabError,
+            match=f"x.toml: {where} = '{metric}': no trial measures it, because it needs the role {needed}",
+        ):
+            read(tmp_path, text, "")
+
+
+def test_a_metric_that_some_configurations_measure_is_accepted(tmp_path):
+    rule = '[[refuted_by]]\nmetric = "cpu_per_request_ns.proxy"\nof = { clients = 8 }\nto = { clients = 1 }\nbelow = 1'
+    both = '[factors]\nclients = [1, 8]\nkind = ["proxy", "direct"]\n'
+    assert read(tmp_path, rule, both).refuted_by[0].metric == "cpu_per_request_ns.proxy"
+
+
 def test_too_few_blocks_for_the_model_raise_one_line(tmp_path):
     rest = "[factors]\nreplicas = [1, 3]\n[design]\nblocks = 2\n"
     with pytest.raises(LabError) as caught:

@@ -7,7 +7,8 @@ import pytest
 from waylab.analysis.across.answer.machine_load import busy_machine
 from waylab.report.figures.figure import LOG, quantity_axis
 from waylab.runfolder.gate_words import reasons_words
-from waylab.runfolder.words import labels_text, level_text, levels_text, pooled_text
+from waylab.runfolder.metric_words import value_words
+from waylab.runfolder.words import labels_text, level_text, levels_text, pooled_text, time_text
 
 
 @pytest.mark.parametrize(
@@ -75,3 +76,28 @@ def test_the_reasons_of_a_trial_name_gates_in_words():
         "all programs started, stopped in order and left their files: proxy: ended with 1"
     )
     assert reasons_words(["the folder of the trial is missing"]) == "the folder of the trial is missing"
+
+
+@pytest.mark.parametrize(
+    ("value_ns", "text"),
+    [
+        (999.6e3, "1 ms"),
+        (999.4e3, "999 µs"),
+        (999.6e6, "1 s"),
+        (-999.6e3, "-1 ms"),
+        (999.7, "1 µs"),
+        (1234e9, "1,234 s"),
+        (999.7e9, "1,000 s"),
+        (0, "0 ns"),
+    ],
+)
+def test_a_time_that_is_rounded_up_to_a_unit_has_that_unit(value_ns, text):
+    assert time_text(value_ns) == text
+    if value_ns > 1e6:
+        assert value_words("response_mean_ns", value_ns) == text
+
+
+def test_large_numbers_have_no_exponent():
+    assert value_words("wal_bytes_per_request", 1234.5) == "1,234"
+    assert value_words("commits_per_request", 0.98765) == "0.988"
+    assert value_words("commits_per_request", 1e-5) == "1e-05"

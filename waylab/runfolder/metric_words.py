@@ -1,5 +1,7 @@
 """How the lab writes metrics and their values in sentences."""
 
+from waylab.runfolder.words import number_text, time_text
+
 _WORDS = {
     "throughput_per_s": "throughput",
     "response_mean_ns": "mean response time",
@@ -32,10 +34,5 @@ def value_words(metric: str, value: float) -> str:
     if metric == "throughput_per_s":
         return f"{value:,.0f} requests/s"
     if "_ns" in metric:
-        unit, factor = next(
-            (unit, factor)
-            for unit, factor in (("s", 1e-9), ("ms", 1e-6), ("µs", 1e-3))
-            if value * factor >= 1 or factor == 1e-3
-        )
-        return f"{value * factor:.3g} {unit}"
-    return f"{value:.3g}"
+        return time_text(value) if value >= 1000 else f"{value / 1000:.3g} µs"
+    return number_text(value)

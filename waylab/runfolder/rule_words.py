@@ -5,7 +5,7 @@ from typing import Protocol
 
 from waylab.runfolder.metric_words import metric_words, value_words
 from waylab.runfolder.rules import NOT_REFUTED, REFUTED
-from waylab.runfolder.words import joined, labels_text
+from waylab.runfolder.words import joined, labels_text, number_text
 
 
 class RuleLike(Protocol):
@@ -111,4 +111,4 @@ def shown(rule: RuleLike) -> Callable[[float], str]:
         return lambda value: value_words(rule.metric, value)
     if rule.kind in ("trials", "model"):
         return lambda value: f"{100 * value:.3g} %"
-    return lambda value: f"{value:.3g}"
+    return number_text

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from msgspec import Struct, convert, field
+from msgspec import Struct, ValidationError, convert, field
 from msgspec.structs import replace
 
 from waylab.runfolder.gate_words import gate_limit, gate_name, limit_gate
@@ -170,6 +170,13 @@ class ExperimentSpec(Struct, frozen=True, kw_only=True):
     compare: list[AnnouncedComparison]  # comparisons that were announced before there was data
     published: PublishedStudy  # findings of a published study
     report: ReportSettings  # options of the report
+
+    def __post_init__(self) -> None:
+        """Check the description, which stands among settings that depend on the system."""
+        try:
+            described(self.system)
+        except (KeyError, ValidationError) as error:
+            raise ValueError(f"system.description: {error}") from None
 
     @property
     def description(self) -> SystemDescription:

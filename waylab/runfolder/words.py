@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 NONE = "–"
 # If there are more levels than this, the text gives their number instead of a list.
 _LISTED_MAX = 6
+# From this share of a unit on, three digits are those of the whole unit.
+_ROUNDED_UP = 0.9995
 
 
 def time_text(value_ns: float | None) -> str:
@@ -12,13 +14,15 @@ def time_text(value_ns: float | None) -> str:
     if value_ns is None:
         return NONE
     for unit, size_ns in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
-        if abs(value_ns) >= size_ns:
-            return (
-                f"{value_ns / size_ns:.3g} {unit}"
-                if abs(value_ns) < 1000 * size_ns
-                else f"{value_ns / size_ns:,.0f} {unit}"
-            )
+        # 999.6 µs is written with three digits, as 1 ms.
+        if abs(value_ns) >= _ROUNDED_UP * size_ns:
+            return f"{number_text(value_ns / size_ns)} {unit}"
     return f"{value_ns:.0f} ns"
+
+
+def number_text(value: float) -> str:
+    """Write a number with three digits, and a large one without decimals instead of an exponent."""
+    return f"{value:,.0f}" if abs(value) >= 1000 * _ROUNDED_UP else f"{value:.3g}"
 
 
 def rate_text(value: float | None) -> str:

@@ -16,7 +16,7 @@ from waylab.spec.hosts import HostSettings, check_assignment, with_profile
 from waylab.spec.naming import checked, label_of, resolved, short
 from waylab.spec.published import read_published
 from waylab.spec.quantities import mean_of_variate_s
-from waylab.spec.rules import beside, blocks_for_contrasts, check_rules, read_rules
+from waylab.spec.rules import beside, blocks_for_contrasts, check_measured, check_rules, read_rules
 from waylab.spec.scales import FULL, at_scale, read_scales
 from waylab.spec.schema import Pattern, PredictionSplit, Spec, StoppingSettings, TrialSettings
 from waylab.spec.settings import Load
@@ -200,6 +200,7 @@ def _check_whole(spec: Spec) -> None:
     check_compares(spec, [labels for labels, _ in combinations])
     _check_rules(spec, [labels for labels, _ in combinations])
     _check_prediction(spec.predict, [labels for labels, _ in combinations])
+    _check_metrics(spec, [settings for _, settings in combinations])
     for _, settings in combinations:
         system, load, generators = settings.system, settings.load, settings.assignment.generators
         _check_values(system, load)
@@ -229,6 +230,19 @@ def _check_rules(spec: Spec, combinations: list[Labels]) -> None:
                 f"{where}: design.blocks = {blocks}: {blocks} blocks of {count} configurations cannot decide "
                 f"this comparison; it takes at least {need}"
             )
+
+
+def _check_metrics(spec: Spec, combinations: list[TrialSettings]) -> None:
+    """Check that at least one configuration measures each metric of a rule, a comparison and a stopping rule."""
+    roles = {role for one in combinations for role in one.system.programs(one.assignment.generators)}
+    hosts = set(spec.testbed.hosts) if spec.testbed.kind == "netns" else set()
+    for name, metrics in (
+        ("refuted_by[{}].metric", [rule.metric for rule in spec.refuted_by]),
+        ("compare[{}].metric", [compare.metric for compare in spec.compare]),
+        ("stopping.metrics[{}]", spec.stopping.metrics),
+    ):
+        for index, metric in enumerate(metrics):
+            check_measured(metric, roles, hosts, name.format(index))
 
 
 def _check_stopping(spec: Spec) -> None:

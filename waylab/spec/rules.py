@@ -4,6 +4,7 @@ import re
 from dataclasses import replace
 
 from waylab.runfolder.rule_words import condition_text
+from waylab.runfolder.words import joined
 from waylab.spec import checks
 from waylab.spec.design import Labels, matches, read_patterns
 from waylab.spec.factors import Factor
@@ -16,6 +17,9 @@ _MODEL_METRICS = ("throughput_per_s", "response_mean_ns")
 _OF_ONE_OPERATION = re.compile(
     r"(?:([a-z_]+)\.)?(response_mean_ns|response_p(?:50|90|95|99)_ns|response_by_law_ratio)"
 )
+# Parts of the CPU time that belong to no role of the system.
+_WITHOUT_A_ROLE = ("total", "load", "interrupts")
+_OF_THE_DATABASE = ("commits_per_", "wal_bytes_per_", "wal_syncs_per_")
 _FURTHER = re.compile(r"link_utilisation\..+ (up|down)")
 _EXAMPLE = (
     'for example metric = "throughput_per_s", of = { clients = 128 }, to = { clients = 32 }, above = 1.25'
@@ -154,6 +158,25 @@ def _check_metric(metric: str, operations: set[str], where: str) -> None:
                 f"{where}.metric = {metric!r}: {error}; or one operation's, such as get.response_mean_ns, "
                 "response_by_law_ratio, link_utilisation.HOST up, failed_trials, unsteady_trials"
             ) from None
+
+
+def check_measured(metric: str, roles: set[str], hosts: set[str], where: str) -> None:
+    """Refuse a metric that no trial has, because none has the program, the database or the host that it describes."""
+    name, _, part = metric.partition(".")
+    if name == "cpu_per_request_ns":
+        needed, known = part, {*roles, *_WITHOUT_A_ROLE}
+    elif name == "link_utilisation":
+        needed, known = part.rsplit(" ", 1)[0], hosts
+    elif name.startswith(_OF_THE_DATABASE):
+        needed, known = "database", roles
+    else:
+        return
+    if needed not in known:
+        kind = "emulated host" if name == "link_utilisation" else "role"
+        has = joined(sorted(known)) if known else "none"
+        raise ValueError(
+            f"{where} = {metric!r}: no trial measures it, because it needs the {kind} {needed}; there is {has}"
+        )
 
 
 def beside(of: Levels, to: Levels, combinations: list[Labels]) -> list[Labels]:

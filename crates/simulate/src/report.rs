@@ -240,7 +240,7 @@ struct Of<'a> {
 impl Of<'_> {
     fn number(&self, index: usize) -> Estimate {
         let estimate = self.totals.numbers[index].estimate(self.student);
-        Estimate { half_width: estimate.half_width.filter(|_| self.has_intervals), ..estimate }
+        if self.has_intervals { estimate } else { Estimate { mean: estimate.mean, ..Estimate::default() } }
     }
 
     fn names(&self) -> impl Iterator<Item = (usize, String)> {

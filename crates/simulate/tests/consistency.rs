@@ -89,7 +89,7 @@ fn check(result: &Simulation, population: f64, think_s: &[Option<f64>]) {
 }
 
 fn sane(estimate: Estimate) {
-    for number in [estimate.mean, estimate.half_width].into_iter().flatten() {
+    for number in [estimate.mean, estimate.low, estimate.high, estimate.half_width].into_iter().flatten() {
         assert!(number.is_finite() && number >= 0.0, "{number}");
     }
 }

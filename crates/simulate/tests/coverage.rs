@@ -39,10 +39,7 @@ fn coverage(load: f64, campaigns: usize, settings: &Settings) -> Vec<Coverage> {
         }
         let result = run_with(&model, &Settings { seed: 7000 + seed, ..settings.clone() });
         let class = &result.classes[0];
-        let mean = class.response_s.half_width.map(|half_width| {
-            let mean = class.response_s.mean.unwrap();
-            (mean - half_width, mean + half_width)
-        });
+        let mean = class.response_s.low.zip(class.response_s.high);
         let found = class.quantiles.as_ref().unwrap();
         let interval = |share: f64| {
             let index = found.share.iter().position(|known| (known - share).abs() < 1e-9).unwrap();

@@ -13,7 +13,7 @@ fn covered(model: &Model, truth_s: f64, settings: &Settings) -> usize {
     let contains = |seed| {
         let result = run_with(model, &Settings { seed, ..settings.clone() });
         let response = result.classes[0].response_s;
-        (response.mean.unwrap() - truth_s).abs() <= response.half_width.unwrap()
+        (response.low.unwrap()..=response.high.unwrap()).contains(&truth_s)
     };
     (1000..1400).filter(|&seed| contains(seed)).count()
 }

@@ -44,7 +44,7 @@ fn heading(simulation: &Simulation) -> String {
     let _ = writeln!(
         out,
         "{:.1} million events in {:.2} s on {} threads, {:.1} million per second of CPU time\n\
-         \u{b1} is half the width of the 95 % confidence interval\n",
+         [low, high] are 95 % confidence intervals\n",
         simulation.events as f64 / 1e6,
         simulation.elapsed_s,
         simulation.threads,
@@ -89,25 +89,24 @@ fn forks_and_pools(simulation: &Simulation, out: &mut String) {
     pools.write(out);
 }
 
-/// A quantile and half the width of its interval.
+/// A quantile and its interval.
 fn quantile(found: &Quantiles, share: f64) -> String {
     let Some(index) = found.share.iter().position(|&known| (known - share).abs() < 1e-9) else { return "-".into() };
-    let interval = found.low_s[index].zip(found.high_s[index]);
-    let half_width = interval.map(|(low_s, high_s)| (high_s - low_s) / 2.0);
-    time(Estimate { mean: Some(found.response_s[index]), half_width })
+    let (low, high) = (found.low_s[index], found.high_s[index]);
+    time(Estimate { mean: Some(found.response_s[index]), low, high, half_width: None })
 }
 
-/// A rate per second with its half-width.
+/// A rate per second with its interval.
 fn rate(estimate: Estimate) -> String {
     plain(estimate)
 }
 
-/// A number and its half-width, with as many digits as the half-width justifies.
+/// A number and its interval, with as many digits as the width of the interval justifies.
 fn plain(estimate: Estimate) -> String {
     scaled(estimate, 1.0, "")
 }
 
-/// A time and its half-width, in a suitable unit.
+/// A time and its interval, in a suitable unit.
 fn time(estimate: Estimate) -> String {
     let Some(mean) = estimate.mean else { return "-".into() };
     let (scale, unit) = match mean {
@@ -123,11 +122,11 @@ fn time(estimate: Estimate) -> String {
 
 fn scaled(estimate: Estimate, scale: f64, unit: &str) -> String {
     let Some(mean) = estimate.mean.map(|mean| mean * scale) else { return "-".into() };
-    match estimate.half_width.map(|half_width| half_width * scale) {
-        Some(half_width) if half_width > 0.0 => {
-            // Two digits of the half-width are enough.
-            let digits = (1.0 - half_width.log10().floor()).clamp(0.0, 9.0) as usize;
-            format!("{mean:.digits$} \u{b1} {half_width:.digits$}{unit}")
+    match estimate.low.zip(estimate.high).map(|(low, high)| (low * scale, high * scale)) {
+        Some((low, high)) if high > low => {
+            // Two digits of half the width are enough.
+            let digits = (1.0 - ((high - low) / 2.0).log10().floor()).clamp(0.0, 9.0) as usize;
+            format!("{mean:.digits$} [{low:.digits$}, {high:.digits$}]{unit}")
         }
         Some(_) => format!("{mean:.6}{unit}"),
         // Three digits, because the accuracy is unknown.
@@ -173,11 +172,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn digits_follow_the_half_width() {
-        let estimate = |mean, half_width| Estimate { mean: Some(mean), half_width: Some(half_width) };
-        assert_eq!(time(estimate(0.001_234_567, 0.000_012)), "1.235 \u{b1} 0.012 ms");
-        assert_eq!(plain(estimate(19_718.4, 35.0)), "19718 \u{b1} 35");
-        assert_eq!(time(Estimate { mean: Some(0.25), half_width: None }), "250 ms");
+    fn digits_follow_the_width_of_the_interval() {
+        let estimate =
+            |mean, low, high| Estimate { mean: Some(mean), low: Some(low), high: Some(high), half_width: None };
+        assert_eq!(time(estimate(0.001_234_567, 0.001_224, 0.001_248)), "1.235 [1.224, 1.248] ms");
+        assert_eq!(plain(estimate(19_718.4, 19_683.4, 19_753.4)), "19718 [19683, 19753]");
+        assert_eq!(time(Estimate { mean: Some(0.25), ..Estimate::default() }), "250 ms");
         assert_eq!(plain(Estimate::default()), "-");
     }
 }

@@ -4,12 +4,16 @@
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// A mean with the half-width of its 95 % confidence interval; `None` with too few measurements.
+/// A mean with its 95 % confidence interval; `None` with too few measurements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Estimate {
     /// Over the replications in which there was something to measure.
     pub mean: Option<f64>,
-    /// The larger distance of the two ends from the mean.
+    /// The lower end of the interval.
+    pub low: Option<f64>,
+    /// The upper end of the interval. It is further from the mean than the lower end if long times are rare.
+    pub high: Option<f64>,
+    /// The larger distance of the two ends from the mean. An interval of this width on both sides is wider than necessary.
     pub half_width: Option<f64>,
 }
 
@@ -48,7 +52,12 @@ impl Spread {
     }
 
     pub(crate) fn estimate(&self, student: &Student) -> Estimate {
-        Estimate { mean: self.mean(), half_width: self.half_width(student) }
+        let mean = self.mean();
+        // No rate, time or length is negative.
+        let ends =
+            mean.zip(self.distances(student)).map(|(mean, (below, above))| ((mean - below).max(0.0), mean + above));
+        let (low, high) = ends.unzip();
+        Estimate { mean, low, high, half_width: self.half_width(student) }
     }
 
     pub(crate) fn half_width(&self, student: &Student) -> Option<f64> {
@@ -129,5 +138,19 @@ mod tests {
         // 3.182446 * sqrt(5/3) / 2
         assert!((estimate.half_width.unwrap() - 2.054260).abs() < 1e-5);
         assert_eq!(Spread::default().estimate(&Student::default()), Estimate::default());
+    }
+
+    /// The distances from the mean to both ends differ if one value is far from the others.
+    #[test]
+    fn a_skewed_mean_has_a_skewed_interval() {
+        let mut spread = Spread::default();
+        [1.0, 1.0, 1.0, 1.0, 11.0].iter().for_each(|&value| spread.add(value));
+        let Estimate { mean, low, high, half_width } = spread.estimate(&Student::default());
+        let (below, above) = (mean.unwrap() - low.unwrap(), high.unwrap() - mean.unwrap());
+        assert!(above > 1.5 * below && below > 0.0, "{below} {above}");
+        assert!((half_width.unwrap() - above).abs() < 1e-12);
+        let mut few = Spread::default();
+        [0.0, 3.0].iter().for_each(|&value| few.add(value));
+        assert_eq!(few.estimate(&Student::default()).low, Some(0.0));
     }
 }

@@ -1,16 +1,25 @@
 """The answer: how throughput and response time change along the figures, and what limits them.
 
-All sentences use means over trials. The rules decide whether a difference is more than noise.
+All sentences use means over trials. A change whose interval contains 1 is called undecided; the rules decide claims.
 """
 
 from collections.abc import Sequence
 
 from waylab.analysis.across.answer.lasting import narrow_intervals
 from waylab.analysis.across.answer.machine_load import FOREIGN_MIN, busy_machine, foreign_share
+from waylab.analysis.across.contrasts.model import MetricModel, metric_model
 from waylab.analysis.trial.numbers import TrialResult
 from waylab.runfolder.analysis import Axes, Configuration
 from waylab.runfolder.headline import Headline, ResourceUse
-from waylab.runfolder.words import labels_text, levels_text, rate_text, several_levels, share_text, time_text
+from waylab.runfolder.words import (
+    labels_text,
+    levels_text,
+    number_text,
+    rate_text,
+    several_levels,
+    share_text,
+    time_text,
+)
 
 # The smallest utilisation of a resource that is called the limit. Queues in front of it are then several requests long.
 LIMIT_MIN = 0.85
@@ -42,7 +51,7 @@ def headline(axes: Axes, configurations: Sequence[Configuration], trials: Sequen
     stage = _longest_stage(best)
     return Headline(
         sentences=[
-            _course(axes, used),
+            _course(axes, used, trials),
             _where(
                 best, _label(best, used), stage, limit, utilisation[best.name], trials, _rises(axes, used)
             ),
@@ -55,7 +64,7 @@ def headline(axes: Axes, configurations: Sequence[Configuration], trials: Sequen
     )
 
 
-def _course(axes: Axes, used: Sequence[Configuration]) -> str:
+def _course(axes: Axes, used: Sequence[Configuration], trials: Sequence[TrialResult]) -> str:
     """Say how throughput and mean response time change from the first to the last level of the factor along x."""
     lines = _lines(axes, used)
     if not axes.numeric or all(len(line) < 2 for line in lines.values()):
@@ -66,8 +75,10 @@ def _course(axes: Axes, used: Sequence[Configuration]) -> str:
         max(float(line[-1].x) for line in lines.values()),
     )
     ranged = labels_text(str(axes.x), [f"{first:g}", f"{last:g}"], "to")
+    metrics = ("throughput_per_s", "response_mean_ns")
+    throughput, response = (metric_model([one.content for one in trials], metric) for metric in metrics)
     said = [
-        f"with {series}, throughput {_change(line)}" if len(lines) > 1 else f"throughput {_change(line)}"
+        f"{f'with {series}, ' if len(lines) > 1 else ''}throughput {_change(line, throughput, response)}"
         for series, line in _few(lines).items()
     ]
     return f"From {ranged}{' ' if len(lines) > 1 else ', '}{_sentences(said)}"
@@ -79,7 +90,7 @@ def _sentences(parts: Sequence[str]) -> str:
     return " ".join([f"{first}.", *(f"{part[0].upper()}{part[1:]}." for part in rest)])
 
 
-def _change(line: Sequence[Configuration]) -> str:
+def _change(line: Sequence[Configuration], throughput: MetricModel, response: MetricModel) -> str:
     """Write the change of one line, for example `rises from 5,400 to 50,200 requests/s and the response time ...`."""
     start, end = line[0], line[-1]
     top = max(line, key=lambda one: one.throughput_per_s.known_mean())
@@ -93,15 +104,27 @@ def _change(line: Sequence[Configuration]) -> str:
         words = f"stays near {from_text} requests/s"
     else:
         words = f"{'rises' if after > before else 'falls'} from {from_text} to {to_text} requests/s"
+        words += _undecided(throughput, start, end)
     times = [time_ns for one in (start, end) if (time_ns := _response_ns(one))]
-    return f"{words}, and mean response time {_times(*times)}" if len(times) == 2 else words
+    if len(times) != 2:
+        return words
+    return f"{words}, and mean response time {_times(times[0], times[1], _undecided(response, start, end))}"
 
 
-def _times(before_ns: float, after_ns: float) -> str:
+def _times(before_ns: float, after_ns: float, undecided: str) -> str:
     before, after = time_text(before_ns), time_text(after_ns)
     if abs(after_ns / before_ns - 1) <= _SAME:
         return f"stays near {before}"
-    return f"{'rises' if after_ns > before_ns else 'falls'} from {before} to {after}"
+    return f"{'rises' if after_ns > before_ns else 'falls'} from {before} to {after}{undecided}"
+
+
+def _undecided(model: MetricModel, start: Configuration, end: Configuration) -> str:
+    """Return the interval of a change in brackets if it contains 1: the means differ, but perhaps by chance."""
+    ratio = model.ratio_of_weights({start.name: -1.0, end.name: 1.0})
+    if ratio.low is None or ratio.high is None or not ratio.low < 1 < ratio.high:
+        return ""
+    low, high = number_text(ratio.low), number_text(ratio.high)
+    return f" (undecided: the 95 % interval of the ratio is {low} to {high})"
 
 
 def _few(lines: dict[str, list[Configuration]]) -> dict[str, list[Configuration]]:

@@ -13,7 +13,7 @@ from waylab.runfolder.metric_words import metric_words, value_words
 from waylab.runfolder.rule_words import claim_text, conclusion_text, shown
 from waylab.runfolder.rules import NOT_REFUTED, REFUTED, UNDECIDED, RefutationRule, RuleResult
 from waylab.runfolder.trial_numbers import AnalysedTrial
-from waylab.runfolder.words import pooled_text
+from waylab.runfolder.words import number_text, pooled_text
 
 # Both sides of the 95 % interval: a rule is decided exactly if the interval lies on one side of its limit.
 LEVEL = 0.025
@@ -100,7 +100,7 @@ def _ratio(rule: RefutationRule, model: MetricModel) -> Quantity:
     if ratio.ratio is None or contrast is None:
         return Quantity("", None, reason=NO_PAIR)
     over = pooled_text(model.pairs(rule.of, rule.to))
-    return _tested(rule, contrast, ratio.blocks, (f"{ratio.ratio:.3g} times", over), ratio.reason)
+    return _tested(rule, contrast, ratio.blocks, (f"{number_text(ratio.ratio)} times", over), ratio.reason)
 
 
 def _value(rule: RefutationRule, trials: Trials) -> Quantity:
