@@ -201,6 +201,39 @@ fn many_sends_with_keys_do_not_wait_one_after_the_other() {
     running.stop().unwrap();
 }
 
+/// A send with a key waits for half a second at most, so no check of running statements sees what it waits for.
+#[test]
+fn sends_with_keys_that_wait_for_the_lock_of_a_table_are_reported() {
+    let Some(database) = Database::start() else { return };
+    let running = serve(&database.config());
+    let mut client = Client::connect(running.address(), "alice");
+    make(&mut client, "q", "");
+    lanes_connect(&mut client);
+    for table in ["idempotency_key", "message"] {
+        let other = Session::connect(&database);
+        other.run(&format!("BEGIN; LOCK TABLE {table} IN SHARE MODE"));
+        let reason = (0..100).find_map(|number| {
+            let reply = client.ask_with("POST", SEND, &format!("Idempotency-Key: {table}-{number}"), "x");
+            let text = reply.text();
+            assert!(
+                reply.status == 503 && text.contains("database-error\"") && text.contains("lock timeout"),
+                "{text}"
+            );
+            let (status, text) = client.short("GET", "/readyz");
+            (status == 503).then_some(text)
+        });
+        let reason = reason.unwrap();
+        for part in ["lane keyed ", "(relation)", "server process "] {
+            assert!(reason.contains(part), "{table}: {reason}");
+        }
+        assert!(stuck_for(&mut client) > 5.0, "{table}");
+        other.run("ROLLBACK");
+        assert_eq!(client.ask_with("POST", SEND, &format!("Idempotency-Key: {table}"), "x").status, 201);
+        ready_becomes(&mut client, 204);
+    }
+    running.stop().unwrap();
+}
+
 /// A connection prepares its statements first, which waits for the locks of their tables.
 #[test]
 fn a_lane_that_connects_waits_briefly_for_the_lock_of_a_table() {
