@@ -5,6 +5,7 @@
 
 mod common;
 
+use clock::Clock;
 use common::leases::{lease_action, make, receive};
 use common::{Client, Database, Session, serve};
 use messages::{Config, DispatchConfig};
@@ -19,14 +20,29 @@ const WAITERS: &str = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_ty
 
 /// Waits until `/readyz` replies with this status, and returns the reply's body.
 fn ready_becomes(client: &mut Client, status: u16) -> String {
+    let mut last = String::new();
     for _ in 0..3000 {
         let reply = client.short("GET", "/readyz");
         if reply.0 == status {
             return reply.1;
         }
+        last = reply.1;
         sleep(Duration::from_millis(20));
     }
-    panic!("/readyz did not reply {status}");
+    panic!("/readyz did not reply {status}: {last}");
+}
+
+/// Waits until every lane has a connection. A lane cannot connect while a table is locked.
+fn lanes_connect(client: &mut Client) {
+    for _ in 0..3000 {
+        let page = client.short("GET", "/metrics").1;
+        let mut lines = page.lines().filter(|line| line.starts_with("waystage_messages_lane_connections{"));
+        if lines.all(|line| !line.ends_with(" 0")) {
+            return;
+        }
+        sleep(Duration::from_millis(20));
+    }
+    panic!("not all lanes have connected");
 }
 
 /// The longest time that a lane is stuck for, in seconds.
@@ -45,7 +61,7 @@ fn lanes_that_wait_for_the_lock_of_a_table_are_reported() {
         let mut client = Client::connect(address, "alice");
         client.short("PUT", "/v1/queues/q");
         client.send(SEND, "x");
-        ready_becomes(&mut client, 204);
+        lanes_connect(&mut client);
         assert!(stuck_for(&mut client) < 1.0);
         // As `CREATE INDEX` does. The table can be read.
         let other = Session::connect(&database);
@@ -90,6 +106,7 @@ fn a_lane_without_requests_is_not_stuck_for_ever() {
     let address = running.address();
     let mut client = Client::connect(address, "alice");
     make(&mut client, "q", "");
+    lanes_connect(&mut client);
     let other = Session::connect(&database);
     other.run("BEGIN; LOCK TABLE message IN SHARE MODE");
     let send = || spawn(move || Client::connect(address, "bob").short("POST", SEND).0);
@@ -167,6 +184,7 @@ fn many_sends_with_keys_do_not_wait_one_after_the_other() {
     let address = running.address();
     let mut client = Client::connect(address, "alice");
     make(&mut client, "q", "");
+    lanes_connect(&mut client);
     let other = Session::connect(&database);
     other.run("BEGIN; LOCK TABLE idempotency_key IN SHARE MODE");
     let send = |number: usize| {
@@ -180,5 +198,68 @@ fn many_sends_with_keys_do_not_wait_one_after_the_other() {
     other.run("ROLLBACK");
     assert_eq!(client.ask_with("POST", SEND, "Idempotency-Key: 1", "x").status, 201);
     assert_eq!(database.number("SELECT count(*) FROM message"), 1);
+    running.stop().unwrap();
+}
+
+/// A send with a key waits for half a second at most, so no check of running statements sees what it waits for.
+#[test]
+fn sends_with_keys_that_wait_for_the_lock_of_a_table_are_reported() {
+    let Some(database) = Database::start() else { return };
+    let running = serve(&database.config());
+    let mut client = Client::connect(running.address(), "alice");
+    make(&mut client, "q", "");
+    lanes_connect(&mut client);
+    for table in ["idempotency_key", "message"] {
+        let other = Session::connect(&database);
+        other.run(&format!("BEGIN; LOCK TABLE {table} IN SHARE MODE"));
+        let reason = (0..100).find_map(|number| {
+            let reply = client.ask_with("POST", SEND, &format!("Idempotency-Key: {table}-{number}"), "x");
+            let text = reply.text();
+            assert!(
+                reply.status == 503 && text.contains("database-error\"") && text.contains("lock timeout"),
+                "{text}"
+            );
+            let (status, text) = client.short("GET", "/readyz");
+            (status == 503).then_some(text)
+        });
+        let reason = reason.unwrap();
+        for part in ["lane keyed ", "(relation)", "server process "] {
+            assert!(reason.contains(part), "{table}: {reason}");
+        }
+        assert!(stuck_for(&mut client) > 5.0, "{table}");
+        other.run("ROLLBACK");
+        assert_eq!(client.ask_with("POST", SEND, &format!("Idempotency-Key: {table}"), "x").status, 201);
+        ready_becomes(&mut client, 204);
+    }
+    running.stop().unwrap();
+}
+
+/// A connection prepares its statements first, which waits for the locks of their tables.
+#[test]
+fn a_lane_that_connects_waits_briefly_for_the_lock_of_a_table() {
+    let Some(database) = Database::start() else { return };
+    let running = serve(&database.config());
+    let mut client = Client::connect(running.address(), "alice");
+    make(&mut client, "q", "");
+    lanes_connect(&mut client);
+    let other = Session::connect(&database);
+    other.run(
+        "BEGIN; LOCK TABLE message IN SHARE MODE; SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+         WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()",
+    );
+    let clock = Clock::monotonic();
+    let began = clock.now();
+    while !ready_becomes(&mut client, 503).contains("lock timeout") {
+        assert!(clock.now().after(began) < Duration::from_secs(20));
+        sleep(Duration::from_millis(20));
+    }
+    let asked = clock.now();
+    let (status, text) = client.short("POST", SEND);
+    assert!(status == 503 && text.contains("database-down\""), "{text}");
+    let waited = clock.now().after(asked);
+    assert!(waited < Duration::from_secs(12), "{waited:?}");
+    other.run("ROLLBACK");
+    lanes_connect(&mut client);
+    client.send(SEND, "x");
     running.stop().unwrap();
 }

@@ -12,6 +12,9 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_postgres::Client;
 
+/// How long a new connection waits for the lock of a table.
+const LOCK_TIMEOUT: &str = "SET lock_timeout = '5s'";
+
 /// The database.
 #[derive(Clone, Debug)]
 pub(crate) struct Database {
@@ -46,6 +49,8 @@ impl Database {
         let process = in_time(HANDSHAKE_TIMEOUT, driver.drive(ServerProcess::of(&client))).await?;
         let prepare = async {
             schema::enter(&mut client, schema::STEPS).await?;
+            // To prepare a statement that writes to a table waits for the same locks as to run it.
+            client.batch_execute(LOCK_TIMEOUT).await?;
             Ok::<_, DatabaseError>(Statements::prepare(&client).await?)
         };
         // A step of the schema takes as long as it needs on a large table, and other connections wait for it.

@@ -41,6 +41,13 @@ const STATE: &str = "SELECT state = 'disabled', state = 'active' AND wait_event 
     FROM pg_stat_activity WHERE pid = $1 AND extract(epoch FROM backend_start)::text = $2";
 const TERMINATE: &str = "SELECT pg_terminate_backend(pid)
     FROM pg_stat_activity WHERE pid = $1 AND extract(epoch FROM backend_start)::text = $2";
+/// The processes whose locks stop a send with a key, without those of single rows. The statement reads `queue` and writes to the others.
+const TABLE_LOCKS: &str = "SELECT string_agg(DISTINCT pid::text, ', ') FROM pg_locks
+    WHERE locktype = 'relation' AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND pid <> pg_backend_pid()
+        AND (mode = 'AccessExclusiveLock' AND relation = to_regclass('queue')
+            OR mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock') AND relation IN (
+                to_regclass('idempotency_key'), to_regclass('message'), to_regclass('invisible_message')
+            ))";
 const WRITABLE: &str = "SELECT current_setting('transaction_read_only') = 'off'";
 
 /// Identifies a server and its history. Another server, or the same after a restart or promotion, can draw the same ids again.
@@ -123,6 +130,12 @@ impl ServerProcess {
 }
 
 impl LockWait {
+    /// The lock of a table that a send with a key has waited for. The wait is too short for a check of running statements to see it.
+    pub(crate) async fn of_tables(client: &Client) -> Result<Option<LockWait>, tokio_postgres::Error> {
+        let processes: Option<String> = client.query_one(TABLE_LOCKS, &[]).await?.try_get(0)?;
+        Ok(processes.map(|processes| LockWait { kind: "relation".into(), processes }))
+    }
+
     /// Whether only some rows are locked. Statements about others are not affected.
     pub(crate) fn is_for_rows(&self) -> bool {
         ["transactionid", "tuple", "spectoken"].contains(&self.kind.as_str())

@@ -3,6 +3,7 @@
 
 use crate::database::connection::DatabaseSession;
 use crate::database::error::{is_about_rows, one_line};
+use crate::database::liveness::LockWait;
 use crate::database::low_water::{LowWaterMarks, StartIds};
 use crate::path::batch::{FetchJobs, JobBatch, distribute};
 use crate::path::failure::Failure;
@@ -15,8 +16,8 @@ use crate::path::work::{Answer, Job, Scope, SendRequest, Work};
 use clock::{Clock, Nanos, Stage};
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
 use std::vec::IntoIter;
@@ -31,12 +32,14 @@ const TRIES: usize = 3;
 const ONE_BY_ONE_MAX: Duration = Duration::from_secs(8);
 
 /// How a batch ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Served {
     /// The connection has broken or will.
     pub(crate) is_over: bool,
     /// The server has cancelled a statement that took too long or waited too long for a lock.
     pub(crate) has_timed_out: bool,
+    /// The lock of a table that sends with keys have waited for.
+    pub(crate) table_lock: Option<LockWait>,
 }
 
 /// Statements that run at the same time.
@@ -51,7 +54,8 @@ pub(crate) async fn serve(
     clock: &Clock,
 ) -> Served {
     let (is_over, has_timed_out) = (AtomicBool::new(false), AtomicBool::new(false));
-    let worker = Worker { session, low_water_marks, memory, clock, is_over, has_timed_out };
+    let table_lock = OnceLock::new();
+    let worker = Worker { session, low_water_marks, memory, clock, is_over, has_timed_out, table_lock };
     let mut running = worker.statements(batch);
     poll_fn(|context| {
         running.retain_mut(|statement| statement.as_mut().poll(context).is_pending());
@@ -59,7 +63,7 @@ pub(crate) async fn serve(
     })
     .await;
     let [is_over, has_timed_out] = [&worker.is_over, &worker.has_timed_out].map(|flag| flag.load(Ordering::Relaxed));
-    Served { is_over, has_timed_out }
+    Served { is_over, has_timed_out, table_lock: worker.table_lock.get().cloned() }
 }
 
 /// What happens to messages that are taken out of a queue.
@@ -77,6 +81,7 @@ struct Worker<'s> {
     clock: &'s Clock,
     is_over: AtomicBool,
     has_timed_out: AtomicBool,
+    table_lock: OnceLock<LockWait>,
 }
 
 impl Worker<'_> {
@@ -135,6 +140,14 @@ impl Worker<'_> {
         let sends: Vec<&SendRequest> = jobs.iter().filter_map(send_request).collect();
         let outcome = self.session.statements.send_with(&self.session.client, &sends).await;
         self.stamp(jobs.iter_mut(), sent);
+        if let Err(error) = &outcome
+            && is_locked(error)
+            && jobs.iter().all(has_key)
+            && self.note_table_lock().await
+        {
+            // None of the sends can succeed.
+            return self.fail(jobs, error);
+        }
         match outcome {
             Ok(all) => {
                 let mut unsure = Vec::new();
@@ -180,6 +193,17 @@ impl Worker<'_> {
             Ok(true) => self.send_with(vec![job]).await,
             Err(error) if is_locked(&error) => job.end(Err(Failure::KeyLocked)),
             Err(error) => self.fail([job], &error),
+        }
+    }
+
+    /// Whether sends with keys wait for the lock of a table, and not for one of a key.
+    async fn note_table_lock(&self) -> bool {
+        match LockWait::of_tables(&self.session.client).await {
+            Ok(Some(wait)) => {
+                let _ = self.table_lock.set(wait);
+                true
+            }
+            Ok(None) | Err(_) => false,
         }
     }
 

@@ -160,6 +160,9 @@ impl Lane {
                             true
                         },
                         |served| {
+                            if let Some(wait) = served.table_lock {
+                                open.note_slow(now, wait.to_string());
+                            }
                             open.note_end(served.has_timed_out);
                             served.is_over
                         },
