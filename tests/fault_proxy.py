@@ -194,7 +194,9 @@ class Proxy:
             if code != 0:
                 broken.append(f"a proxy ended with {code}: {process.lines[-2:]}")
             if self.policy.settings.get("log-format") == "json":
-                broken += [f"not a line of the log: {line[:300]}" for line in process.lines if not is_line(line)]
+                broken += [
+                    f"not a line of the log: {line[:300]}" for line in process.lines if not is_line(line)
+                ]
         return broken
 
     def kill(self) -> None:

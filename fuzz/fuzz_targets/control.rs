@@ -8,7 +8,7 @@
 use clock::Clock;
 use libfuzzer_sys::fuzz_target;
 use net::{ControlSocket, Inherited};
-use proxy::{Config, Running, start, start_with};
+use proxy::{Config, LogLevel, Running, start, start_with};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -43,6 +43,7 @@ fuzz_target!(|input: &[u8]| {
 fn config(control: Option<PathBuf>) -> Config {
     let mut config = Config::new("127.0.0.1:0", &[NOWHERE.to_string()]);
     config.loops = 1;
+    config.log.level = LogLevel::Off;
     config.transport.control = control;
     config
 }

@@ -7,7 +7,7 @@
 
 use clock::Clock;
 use libfuzzer_sys::fuzz_target;
-use proxy::{Config, Discipline, MultiGet, PartFailure, Timeouts, start};
+use proxy::{Config, Discipline, LogOutput, MultiGet, PartFailure, Timeouts, start};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -84,6 +84,12 @@ fn config(choice: u8, names: &[String; 2]) -> Config {
     let mut config = Config::new("127.0.0.1:0", names);
     config.loops = 1;
     config.operations.hot_keys = 0;
+    // Every request is slow, and no bytes of it make a second line.
+    config.log.slow_requests = Some(Duration::from_nanos(1));
+    config.log.output = LogOutput::new(|line| {
+        assert_eq!(line.iter().position(|byte| byte.is_ascii_control()), Some(line.len() - 1), "{line:?}");
+        Ok(())
+    });
     config.discipline = match choice % 4 {
         0 | 1 => Discipline::Pipelined,
         2 => Discipline::PerBackend { readers: 2, writers: 1, fault_write_poll: None },

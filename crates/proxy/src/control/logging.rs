@@ -10,18 +10,19 @@ use crate::observe::stats::Stats;
 use clock::Clock;
 use std::io;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 /// How long an output that blocks can delay the exit of the proxy.
 const END_WAIT: Duration = Duration::from_secs(1);
-/// The interval at which the end of the thread is looked for.
-const END_POLL: Duration = Duration::from_millis(2);
 
 /// The log of one configuration.
 #[derive(Debug)]
 pub(crate) struct Log {
     pub(crate) queue: LogQueue,
     thread: Worker<()>,
+    /// Disconnected when the thread has written all lines.
+    ended: Receiver<()>,
 }
 
 impl Log {
@@ -45,11 +46,13 @@ impl Log {
             counters: counters.clone(),
             clock: clock.clone(),
         };
+        let (sender, ended) = sync_channel(1);
         let thread = Worker::prepare("log", move || {
             writer.run();
+            drop(sender);
             Ok(())
         })?;
-        Ok(Some(Log { queue, thread }))
+        Ok(Some(Log { queue, thread, ended }))
     }
 
     /// Lets the thread begin.
@@ -63,12 +66,12 @@ impl Log {
     }
 
     /// Ends the thread when it has written all lines. The loops must have ended. An output that blocks is given up.
-    pub(crate) fn end(self, clock: &Clock) {
-        let Log { queue, thread } = self;
+    pub(crate) fn end(self) {
+        let Log { queue, thread, ended } = self;
         drop(queue);
-        let until = clock.now() + END_WAIT;
-        while !thread.is_finished() && clock.now() < until {
-            std::thread::sleep(END_POLL);
+        if ended.recv_timeout(END_WAIT) == Err(RecvTimeoutError::Disconnected) {
+            // A panic of the log does not fail the proxy's orderly end.
+            let _ = thread.join();
         }
     }
 }

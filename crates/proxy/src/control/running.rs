@@ -156,7 +156,7 @@ impl Running {
             metrics.stop();
         }
         if let Some(log) = self.log {
-            log.end(&self.clock);
+            log.end();
         }
         let records = self.writer.map(|writer| writer.close(lost)).transpose()?;
         let requests = self.counters.iter().map(|counters| counters.requests_total()).sum();
