@@ -198,7 +198,8 @@ fn the_level_and_the_process_decide_about_lines() {
         running.log(ProcessEvent::Warning { text: "one\ntwo".into() });
         running.log(ProcessEvent::ReloadFailed { reason: "it is wrong".into() });
         drop(proxy);
-        assert_eq!(lines.0.lock().unwrap().len(), expected, "{level:?}");
+        let written = ["started", "warning", "reload_failed"].map(|event| lines.of(event).len());
+        assert_eq!(written.iter().sum::<usize>(), expected, "{level:?}");
     }
 }
 
