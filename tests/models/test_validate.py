@@ -62,6 +62,20 @@ def test_the_chain_predicts_pools_and_clients_of_a_known_chain(tmp_path):
     assert fitted.predict(small).bottleneck == "workers"
 
 
+@pytest.mark.parametrize("counts", [(4, 8, 16, 32, 64, 128, 256), (2, 8, 16, 24, 32, 64, 96, 128, 192, 256)])
+def test_without_a_middleware_a_saturated_server_stays_saturated(tmp_path, counts):
+    rows = tables.trials((512,), counts, noise=0.0, repetitions=1)
+    for row in rows:
+        row["workers_per_middleware"] = row["middlewares"] = ""
+    cells = cells_from(tmp_path, rows)
+    fitted = ChainModel().fit([one for one in cells if one.settings.clients <= 64])
+    for one in cells:
+        limit = 0.03 if one.settings.clients <= 64 else 0.04
+        found = fitted.predict(one.settings)
+        assert found.throughput_per_s == pytest.approx(one.throughput_per_s, rel=limit), one.settings
+        assert found.inside_s is None
+
+
 def test_the_chain_refuses_what_it_cannot_learn(tmp_path):
     cells = cells_from(tmp_path, tables.trials((8, 16, 32), (16,), repetitions=1))
     with pytest.raises(RefusedFitError, match="measure another number of clients"):
