@@ -1,6 +1,7 @@
 """`waylab validate`: held-out cells of synthetic tables whose truth is known, bad tables, and the field data."""
 
 import json
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -31,13 +32,13 @@ def validated(capsys, path, split):
     return json.loads(capsys.readouterr().out)
 
 
-@pytest.mark.parametrize("effects", [False, True])
-def test_the_derivatives_of_the_chain_are_right(tmp_path, effects):
+@pytest.mark.parametrize(("effects", "grain"), [(False, 1), (False, 4), (True, 1), (True, 4)])
+def test_the_derivatives_of_the_chain_are_right(tmp_path, effects, grain):
     rows = tables.trials((8, 32), (4, 32), repetitions=1)
     rows += tables.trials((8,), (4, 32), repetitions=1, servers=2)
     cells = cells_from(tmp_path, rows)
     among = Effects(tuple(one.settings for one in cells)) if effects else Effects()
-    fitted = FittedChain(ChainModel(effects=among), cells)
+    fitted = FittedChain(ChainModel(effects=among), cells, grain)
     values = fitted._values + np.random.default_rng(1).normal(0, 0.2, len(fitted._values))
     _, slopes = fitted._errors(values)
     step = 1e-6
@@ -60,6 +61,33 @@ def test_the_chain_predicts_pools_and_clients_of_a_known_chain(tmp_path):
     assert fitted.parameters["z(1)_s"] == pytest.approx(tables.THINK_S, rel=0.15)
     small = next(one.settings for one in cells if (one.settings.workers, one.settings.clients) == (8, 128))
     assert fitted.predict(small).bottleneck == "workers"
+
+
+def without_fluctuations(workers, clients):
+    """A row of a system whose requests never meet by chance: a link limits the rate, with a sharp knee."""
+    rate = min(clients / (tables.THINK_S + 1e-3), 9000)
+    inside_s = clients / rate - tables.THINK_S
+    row = tables.trial(workers, clients)
+    row["throughput_clients_per_s"] = row["throughput_middleware_per_s"] = rate
+    row["response_clients_ms_mean"] = 1e3 * clients / rate
+    row["response_middleware_ms_mean"] = 1e3 * inside_s
+    row["response_middleware_ms_p95"] = row["worker_ms_mean"] = ""
+    return row
+
+
+def test_a_chain_whose_requests_hardly_fluctuate_has_a_sharp_knee(tmp_path):
+    pools, counts = (32, 48, 64), (6, 12, 24, 30, 48, 96)
+    sharp = cells_from(tmp_path, [without_fluctuations(*at) for at in product(pools, counts)])
+    fitted = ChainModel().fit([one for one in sharp if one.settings.workers != 48])
+    errors = [
+        abs(fitted.predict(one.settings).throughput_per_s / one.throughput_per_s - 1)
+        for one in sharp
+        if one.settings.workers == 48
+    ]
+    assert max(errors) < 0.07
+    assert fitted.parameters["variability"] == 0.25
+    exponential = cells_from(tmp_path, tables.trials(noise=0.0, repetitions=1))
+    assert ChainModel().fit(exponential).parameters["variability"] == 1
 
 
 @pytest.mark.parametrize("counts", [(4, 8, 16, 32, 64, 128, 256), (2, 8, 16, 24, 32, 64, 96, 128, 192, 256)])

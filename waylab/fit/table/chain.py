@@ -18,15 +18,15 @@ from waylab.fit.table.cycle import CycleMeans, cycle_means, cycle_shares, cycle_
 from waylab.fit.table.discrepancy import CYCLE_MAX, discrepancy
 from waylab.fit.table.effects import Effects, deployment_of
 from waylab.fit.table.interface import CellPrediction, RefusedFitError
+from waylab.fit.table.least_squares import damped_least_squares
 from waylab.fit.table.observations import CellSettings, ObservedCell
 
 Array = NDArray[np.float64]
 
-_STEPS_MAX = 30
-_CONVERGED = 1e-3
-# Squared size, in standard errors, beyond which the influence of a cell grows no more (pseudo-Huber loss).
-_OUTLIER = 4.0
 _PARTS_CACHED = 2048
+# Parts of a request that the cycle may be made of, and states of the cycle at most: beyond, fluctuations hardly matter.
+_GRAINS = (1, 4)
+_STATES_MAX = 4096
 
 
 @dataclass(frozen=True)
@@ -65,11 +65,11 @@ class _Parts:
 
 
 @lru_cache(maxsize=_PARTS_CACHED)
-def _parts(clients: int, slots: int, knots: int) -> _Parts:
+def _parts(clients: int, slots: int, knots: int, grain: int) -> _Parts:
     curve = RateCurve(2.0 ** (knots - 1))
-    inside = np.arange(1, clients + 1)
+    inside = np.arange(1, clients * grain + 1) / grain
     busy = np.minimum(inside, slots).astype(float)
-    outside = np.arange(clients, 0, -1).astype(float)
+    outside = inside[::-1]
     return _Parts(busy, outside, 1 - busy / inside, curve.weights(busy), curve.weights(outside))
 
 
@@ -119,13 +119,16 @@ class ChainModel:
             )
         if len({one.settings.slots > 0 for one in cells}) > 1:
             raise RefusedFitError("cells with and without a middleware cannot share one chain")
-        return FittedChain(self, cells)
+        # Without times inside, fluctuations cannot be told from bends of the curves.
+        grains = _GRAINS if _times_inside(cells) and not self.effects.among else _GRAINS[:1]
+        return max((FittedChain(self, cells, one) for one in grains), key=lambda found: found.log_evidence)
 
 
 class FittedChain:
     """A chain with its parameters."""
 
-    def __init__(self, model: ChainModel, cells: Sequence[ObservedCell]) -> None:
+    def __init__(self, model: ChainModel, cells: Sequence[ObservedCell], grain: int) -> None:
+        self._grain = grain
         self._prior = model.prior
         self._effects = model.effects.of(cells)
         # Without a middleware, clients and servers are apart as behind a pool as large as the clients.
@@ -148,7 +151,8 @@ class FittedChain:
             if one.mean.throughput_clients_per_s and one.mean.response_clients_s
         ]
         self._law = float(np.median(ratios)) if ratios else 1.0
-        self._values, self._covariance = self._search()
+        found = damped_least_squares(self._start(), self._errors, *self._priors())
+        self._values, self._covariance, self.log_evidence = found
 
     @property
     def parameters(self) -> Mapping[str, float]:
@@ -159,6 +163,7 @@ class FittedChain:
             "z(1)_s": math.exp(values[layout.z.start]),
             "queue_effect": float(values[layout.queue]),
             "pool_effect": float(values[layout.pool]),
+            "variability": 1 / self._grain,
         }
         names = ("w_level", "w_capacity", "z_level", "z_capacity")
         for part, name in zip(layout.shifts, names, strict=True):
@@ -221,7 +226,8 @@ class FittedChain:
         linear[layout.slopes] = shares
         chain_rule[layout.slopes] = shares * (1 - shares)
         row = self._effects.row(settings)
-        parts = _parts(settings.clients, _slots(settings), layout.knots)
+        grain = max(1, min(self._grain, _STATES_MAX // settings.clients))
+        parts = _parts(settings.clients, _slots(settings), layout.knots, grain)
         log_w, w_by = self._curve(linear, layout.w, 0, parts.busy, parts.holding, row)
         log_z, z_by = self._curve(linear, layout.z, 2, parts.outside, parts.leaving, row)
         log_pool = math.log(settings.slots) - self._log_slots if self._has_pool else 0.0
@@ -230,7 +236,7 @@ class FittedChain:
         probabilities = cycle_shares(np.log(parts.outside) - log_z, log_departures)
         departures = np.exp(log_departures)
         busy = np.concatenate(([0.0], parts.busy))
-        means = cycle_means(probabilities, departures, busy)
+        means = cycle_means(probabilities, departures, busy, grain)
         if not slopes:
             return means, (values, values, values)
         w_by[:, layout.queue] = parts.queued
@@ -325,39 +331,3 @@ class FittedChain:
             for place, mean, spread in zip(range(part.start, part.stop), means, spreads, strict=True):
                 add([(place, 1.0)], float(mean), float(spread))
         return np.array(rows), np.array(sides)
-
-    def _search(self) -> tuple[Array, Array]:
-        rows, sides = self._priors()
-        values, damping = self._start(), 1e-2
-
-        def cost(errors: Array, pulls: Array) -> float:
-            robust = 2 * _OUTLIER * (np.sqrt(1 + errors**2 / _OUTLIER) - 1)
-            return float(robust.sum() + pulls @ pulls)
-
-        errors, slopes = self._errors(values)
-        pulls = rows @ values - sides
-        best = cost(errors, pulls)
-        for _ in range(_STEPS_MAX):
-            weighted = slopes * (1 + errors**2 / _OUTLIER)[:, None] ** -0.5
-            uphill = weighted.T @ errors + rows.T @ pulls
-            curvature = weighted.T @ slopes + rows.T @ rows
-            for _ in range(10):
-                damped = curvature + damping * np.diag(np.diag(curvature) + 1e-9)
-                step = np.clip(-np.linalg.solve(damped, uphill), -2, 2)
-                new_errors, new_slopes = self._errors(values + step)
-                new_pulls = rows @ (values + step) - sides
-                new = cost(new_errors, new_pulls)
-                if new < best:
-                    break
-                damping *= 4
-            else:
-                break
-            done = best - new < _CONVERGED * max(1.0, best)
-            values, errors, slopes, pulls, best = values + step, new_errors, new_slopes, new_pulls, new
-            damping = max(damping / 5, 1e-6)
-            if done:
-                break
-        # Laplace's approximation: the inverse of the curvature at the best values.
-        weighted = slopes * (1 + errors**2 / _OUTLIER)[:, None] ** -0.5
-        curvature = weighted.T @ slopes + rows.T @ rows
-        return values, np.asarray(np.linalg.pinv(curvature, hermitian=True), dtype=np.float64)
