@@ -1,6 +1,8 @@
 """`waylab validate`: held-out cells of synthetic tables whose truth is known, bad tables, and the field data."""
 
 import json
+import math
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from waylab.cli import main
 from waylab.fit.table.chain import ChainModel, FittedChain
 from waylab.fit.table.effects import Effects
 from waylab.fit.table.interface import RefusedFitError
+from waylab.fit.table.left_over import LeftOver
 from waylab.fit.table.observations import cells_of, read_observations
 from waylab.fit.table.percentile import fit_percentile_excess
 from waylab.predict.table.intervals import half_width
@@ -84,10 +87,37 @@ def test_a_chain_whose_requests_hardly_fluctuate_has_a_sharp_knee(tmp_path):
         for one in sharp
         if one.settings.workers == 48
     ]
-    assert max(errors) < 0.07
+    assert max(errors) < 0.03
     assert fitted.parameters["variability"] == 0.25
     exponential = cells_from(tmp_path, tables.trials(noise=0.0, repetitions=1))
     assert ChainModel().fit(exponential).parameters["variability"] == 1
+
+
+def test_what_a_chain_does_not_explain_is_carried_to_the_cells_nearby(tmp_path):
+    rows = tables.trials(noise=0.0, repetitions=1)
+    for row in rows:
+        if row["clients_total"] == 32:
+            for name, factor in (("throughput_clients_per_s", 0.9), ("response_clients_ms_mean", 1 / 0.9)):
+                row[name] *= factor
+    cells = cells_from(tmp_path, rows)
+    fitted = ChainModel().fit([one for one in cells if one.settings.workers != 16])
+    found = {
+        one.settings.clients: fitted.predict(one.settings).throughput_per_s / one.throughput_per_s
+        for one in cells
+        if one.settings.workers == 16
+    }
+    assert found[32] == pytest.approx(1, abs=0.03)
+    assert found[128] == pytest.approx(1, abs=0.05)
+
+
+def test_errors_are_carried_within_a_deployment_only(tmp_path):
+    cells = cells_from(tmp_path, tables.trials((8,), (4, 8, 128), repetitions=1))
+    near, same, far = (one.settings for one in cells)
+    left_over = LeftOver([(near, {"throughput": 0.1})])
+    assert left_over.ratio("throughput", near) == pytest.approx(math.exp(0.1 / 1.2))
+    assert 1 < left_over.ratio("throughput", far) < left_over.ratio("throughput", same) < math.exp(0.1 / 1.2)
+    assert left_over.ratio("throughput", replace(near, servers=2)) == 1
+    assert left_over.ratio("inside", near) == 1
 
 
 @pytest.mark.parametrize("counts", [(4, 8, 16, 32, 64, 128, 256), (2, 8, 16, 24, 32, 64, 96, 128, 192, 256)])

@@ -19,6 +19,7 @@ from waylab.fit.table.discrepancy import CYCLE_MAX, discrepancy
 from waylab.fit.table.effects import Effects, deployment_of
 from waylab.fit.table.interface import CellPrediction, RefusedFitError
 from waylab.fit.table.least_squares import damped_least_squares
+from waylab.fit.table.left_over import LeftOver
 from waylab.fit.table.observations import CellSettings, ObservedCell
 
 Array = NDArray[np.float64]
@@ -153,6 +154,7 @@ class FittedChain:
         self._law = float(np.median(ratios)) if ratios else 1.0
         found = damped_least_squares(self._start(), self._errors, *self._priors())
         self._values, self._covariance, self.log_evidence = found
+        self._left_over = self._leave_over()
 
     @property
     def parameters(self) -> Mapping[str, float]:
@@ -193,7 +195,7 @@ class FittedChain:
             spread = math.hypot(self._spread(by_x), unlike)
             cycle = settings.clients / means.throughput_per_s / means.inside_s
             spread_inside = math.hypot(self._spread(by_inside), unlike * min(cycle, CYCLE_MAX))
-        rate = means.throughput_per_s
+        rate = means.throughput_per_s * self._left_over.ratio("throughput", settings)
         response_s = self._law * settings.clients / rate
         if not self._has_pool:
             return CellPrediction(rate, response_s, bottleneck="server or network", spread=spread)
@@ -204,15 +206,27 @@ class FittedChain:
             bottleneck = "behind the workers"
         else:
             bottleneck = "clients or network"
+        inside_s = means.inside_s * self._left_over.ratio("inside", settings)
         return CellPrediction(
             rate,
             response_s,
-            means.inside_s,
+            min(inside_s, settings.clients / rate),
             means.holding_s,
             bottleneck=bottleneck,
             spread=spread,
             spread_inside=spread_inside,
         )
+
+    def _leave_over(self) -> LeftOver:
+        """What the cycle does not explain of the calibration cells."""
+        found = []
+        for one in self._cells:
+            means, _ = self._solve(self._values, one.settings, False)
+            ratios = {"throughput": math.log(one.throughput_per_s / means.throughput_per_s)}
+            if self._has_pool and one.mean.response_middleware_s:
+                ratios["inside"] = math.log(one.mean.response_middleware_s / means.inside_s)
+            found.append((one.settings, ratios))
+        return LeftOver(found)
 
     def _spread(self, slopes: Array) -> float:
         return math.sqrt(max(float(slopes @ self._covariance @ slopes), 0.0) + self._noise**2)
