@@ -13,12 +13,19 @@ import tables
 from waylab.cli import main
 from waylab.fit.table.chain import ChainModel, FittedChain
 from waylab.fit.table.effects import Effects
-from waylab.fit.table.interface import RefusedFitError
+from waylab.fit.table.interface import CellPrediction, RefusedFitError
 from waylab.fit.table.left_over import LeftOver
 from waylab.fit.table.observations import cells_of, read_observations
 from waylab.fit.table.percentile import fit_percentile_excess
 from waylab.predict.table.intervals import half_width
-from waylab.predict.table.splits import anchor_cells, hold_outs, inner_hold_outs
+from waylab.predict.table.judge import _half_width
+from waylab.predict.table.splits import (
+    TO_FOUR_TIMES,
+    TO_TWICE,
+    anchor_cells,
+    hold_outs,
+    inner_hold_outs,
+)
 
 FIELD = Path(__file__).parents[3] / "shared/data/field/aggregates.csv"
 THREE = ("measured_per_s", "predicted_per_s", "interval_per_s")
@@ -336,6 +343,12 @@ def test_intervals_widen_with_errors_and_never_below_the_noise():
     assert half_width([0.001] * 50, 0.05) == pytest.approx(1.645 * 0.05)
     errors = np.random.default_rng(1).standard_normal(400)
     assert half_width(errors, 0.0) == pytest.approx(1.645, rel=0.15)
+
+
+def test_without_inner_errors_four_times_the_clients_have_twice_the_interval():
+    found = CellPrediction(100.0, 0.1)
+    assert _half_width("throughput", found, [], TO_FOUR_TIMES, False) == 0.2
+    assert _half_width("throughput", found, [], TO_TWICE, False) == 0.1
 
 
 def test_the_chain_beats_the_queueing_models_on_field_data():
