@@ -1,6 +1,9 @@
 """`waylab validate`: held-out cells of synthetic tables whose truth is known, bad tables, and the field data."""
 
 import json
+import math
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +13,19 @@ import tables
 from waylab.cli import main
 from waylab.fit.table.chain import ChainModel, FittedChain
 from waylab.fit.table.effects import Effects
-from waylab.fit.table.interface import RefusedFitError
+from waylab.fit.table.interface import CellPrediction, RefusedFitError
+from waylab.fit.table.left_over import LeftOver
 from waylab.fit.table.observations import cells_of, read_observations
 from waylab.fit.table.percentile import fit_percentile_excess
 from waylab.predict.table.intervals import half_width
-from waylab.predict.table.splits import anchor_cells, hold_outs, inner_hold_outs
+from waylab.predict.table.judge import _half_width
+from waylab.predict.table.splits import (
+    TO_FOUR_TIMES,
+    TO_TWICE,
+    anchor_cells,
+    hold_outs,
+    inner_hold_outs,
+)
 
 FIELD = Path(__file__).parents[3] / "shared/data/field/aggregates.csv"
 THREE = ("measured_per_s", "predicted_per_s", "interval_per_s")
@@ -31,13 +42,13 @@ def validated(capsys, path, split):
     return json.loads(capsys.readouterr().out)
 
 
-@pytest.mark.parametrize("effects", [False, True])
-def test_the_derivatives_of_the_chain_are_right(tmp_path, effects):
+@pytest.mark.parametrize(("effects", "grain"), [(False, 1), (False, 4), (True, 1), (True, 4)])
+def test_the_derivatives_of_the_chain_are_right(tmp_path, effects, grain):
     rows = tables.trials((8, 32), (4, 32), repetitions=1)
     rows += tables.trials((8,), (4, 32), repetitions=1, servers=2)
     cells = cells_from(tmp_path, rows)
     among = Effects(tuple(one.settings for one in cells)) if effects else Effects()
-    fitted = FittedChain(ChainModel(effects=among), cells)
+    fitted = FittedChain(ChainModel(effects=among), cells, grain)
     values = fitted._values + np.random.default_rng(1).normal(0, 0.2, len(fitted._values))
     _, slopes = fitted._errors(values)
     step = 1e-6
@@ -60,6 +71,74 @@ def test_the_chain_predicts_pools_and_clients_of_a_known_chain(tmp_path):
     assert fitted.parameters["z(1)_s"] == pytest.approx(tables.THINK_S, rel=0.15)
     small = next(one.settings for one in cells if (one.settings.workers, one.settings.clients) == (8, 128))
     assert fitted.predict(small).bottleneck == "workers"
+
+
+def without_fluctuations(workers, clients):
+    """A row of a system whose requests never meet by chance: a link limits the rate, with a sharp knee."""
+    rate = min(clients / (tables.THINK_S + 1e-3), 9000)
+    inside_s = clients / rate - tables.THINK_S
+    row = tables.trial(workers, clients)
+    row["throughput_clients_per_s"] = row["throughput_middleware_per_s"] = rate
+    row["response_clients_ms_mean"] = 1e3 * clients / rate
+    row["response_middleware_ms_mean"] = 1e3 * inside_s
+    row["response_middleware_ms_p95"] = row["worker_ms_mean"] = ""
+    return row
+
+
+def test_a_chain_whose_requests_hardly_fluctuate_has_a_sharp_knee(tmp_path):
+    pools, counts = (32, 48, 64), (6, 12, 24, 30, 48, 96)
+    sharp = cells_from(tmp_path, [without_fluctuations(*at) for at in product(pools, counts)])
+    fitted = ChainModel().fit([one for one in sharp if one.settings.workers != 48])
+    errors = [
+        abs(fitted.predict(one.settings).throughput_per_s / one.throughput_per_s - 1)
+        for one in sharp
+        if one.settings.workers == 48
+    ]
+    assert max(errors) < 0.03
+    assert fitted.parameters["variability"] == 0.25
+    exponential = cells_from(tmp_path, tables.trials(noise=0.0, repetitions=1))
+    assert ChainModel().fit(exponential).parameters["variability"] == 1
+
+
+def test_what_a_chain_does_not_explain_is_carried_to_the_cells_nearby(tmp_path):
+    rows = tables.trials(noise=0.0, repetitions=1)
+    for row in rows:
+        if row["clients_total"] == 32:
+            for name, factor in (("throughput_clients_per_s", 0.9), ("response_clients_ms_mean", 1 / 0.9)):
+                row[name] *= factor
+    cells = cells_from(tmp_path, rows)
+    fitted = ChainModel().fit([one for one in cells if one.settings.workers != 16])
+    found = {
+        one.settings.clients: fitted.predict(one.settings).throughput_per_s / one.throughput_per_s
+        for one in cells
+        if one.settings.workers == 16
+    }
+    assert found[32] == pytest.approx(1, abs=0.03)
+    assert found[128] == pytest.approx(1, abs=0.05)
+
+
+def test_errors_are_carried_within_a_deployment_only(tmp_path):
+    cells = cells_from(tmp_path, tables.trials((8,), (4, 8, 128), repetitions=1))
+    near, same, far = (one.settings for one in cells)
+    left_over = LeftOver([(near, {"throughput": 0.1})])
+    assert left_over.ratio("throughput", near) == pytest.approx(math.exp(0.1 / 1.2))
+    assert 1 < left_over.ratio("throughput", far) < left_over.ratio("throughput", same) < math.exp(0.1 / 1.2)
+    assert left_over.ratio("throughput", replace(near, servers=2)) == 1
+    assert left_over.ratio("inside", near) == 1
+
+
+@pytest.mark.parametrize("counts", [(4, 8, 16, 32, 64, 128, 256), (2, 8, 16, 24, 32, 64, 96, 128, 192, 256)])
+def test_without_a_middleware_a_saturated_server_stays_saturated(tmp_path, counts):
+    rows = tables.trials((512,), counts, noise=0.0, repetitions=1)
+    for row in rows:
+        row["workers_per_middleware"] = row["middlewares"] = ""
+    cells = cells_from(tmp_path, rows)
+    fitted = ChainModel().fit([one for one in cells if one.settings.clients <= 64])
+    for one in cells:
+        limit = 0.03 if one.settings.clients <= 64 else 0.04
+        found = fitted.predict(one.settings)
+        assert found.throughput_per_s == pytest.approx(one.throughput_per_s, rel=limit), one.settings
+        assert found.inside_s is None
 
 
 def test_the_chain_refuses_what_it_cannot_learn(tmp_path):
@@ -264,6 +343,12 @@ def test_intervals_widen_with_errors_and_never_below_the_noise():
     assert half_width([0.001] * 50, 0.05) == pytest.approx(1.645 * 0.05)
     errors = np.random.default_rng(1).standard_normal(400)
     assert half_width(errors, 0.0) == pytest.approx(1.645, rel=0.15)
+
+
+def test_without_inner_errors_four_times_the_clients_have_twice_the_interval():
+    found = CellPrediction(100.0, 0.1)
+    assert _half_width("throughput", found, [], TO_FOUR_TIMES, False) == 0.2
+    assert _half_width("throughput", found, [], TO_TWICE, False) == 0.1
 
 
 def test_the_chain_beats_the_queueing_models_on_field_data():

@@ -18,15 +18,16 @@ from waylab.fit.table.cycle import CycleMeans, cycle_means, cycle_shares, cycle_
 from waylab.fit.table.discrepancy import CYCLE_MAX, discrepancy
 from waylab.fit.table.effects import Effects, deployment_of
 from waylab.fit.table.interface import CellPrediction, RefusedFitError
+from waylab.fit.table.least_squares import damped_least_squares
+from waylab.fit.table.left_over import LeftOver
 from waylab.fit.table.observations import CellSettings, ObservedCell
 
 Array = NDArray[np.float64]
 
-_STEPS_MAX = 30
-_CONVERGED = 1e-3
-# Squared size, in standard errors, beyond which the influence of a cell grows no more (pseudo-Huber loss).
-_OUTLIER = 4.0
 _PARTS_CACHED = 2048
+# Parts of a request that the cycle may be made of, and states of the cycle at most: beyond, fluctuations hardly matter.
+_GRAINS = (1, 4)
+_STATES_MAX = 4096
 
 
 @dataclass(frozen=True)
@@ -65,36 +66,34 @@ class _Parts:
 
 
 @lru_cache(maxsize=_PARTS_CACHED)
-def _parts(clients: int, slots: int, knots: int) -> _Parts:
+def _parts(clients: int, slots: int, knots: int, grain: int) -> _Parts:
     curve = RateCurve(2.0 ** (knots - 1))
-    inside = np.arange(1, clients + 1)
+    inside = np.arange(1, clients * grain + 1) / grain
     busy = np.minimum(inside, slots).astype(float)
-    outside = np.arange(clients, 0, -1).astype(float)
+    outside = inside[::-1]
     return _Parts(busy, outside, 1 - busy / inside, curve.weights(busy), curve.weights(outside))
 
 
 class _Layout:
     """Which place of the parameter vector holds what."""
 
-    def __init__(self, pooled: bool, knots: int, effects: int) -> None:
-        self.pooled = pooled
+    def __init__(self, knots: int, effects: int) -> None:
         self.knots = knots
         self.effects = effects
         self.w = slice(0, knots + 1)
-        size = knots + 1
-        self.z = slice(size, size + knots + 1) if pooled else slice(size, size)
-        size = self.z.stop
-        self.queue, self.pool = size, size + 1
-        size += 2 if pooled else 0
+        self.z = slice(knots + 1, 2 * knots + 2)
+        self.queue, self.pool = self.z.stop, self.z.stop + 1
+        size = self.pool + 1
         # Level and capacity of w, then of z.
-        self.shifts = [
-            slice(size + part * effects, size + (part + 1) * effects) for part in range(4 if pooled else 2)
-        ]
-        self.size = size + len(self.shifts) * effects
+        self.shifts = [slice(size + part * effects, size + (part + 1) * effects) for part in range(4)]
+        self.size = size + 4 * effects
         self.slopes = np.zeros(self.size, dtype=bool)
         self.slopes[1 : knots + 1] = True
-        if pooled:
-            self.slopes[self.z.start + 1 : self.z.stop] = True
+        self.slopes[self.z.start + 1 : self.z.stop] = True
+
+
+def _times_inside(cells: Sequence[ObservedCell]) -> bool:
+    return any(one.mean.holding_s or one.mean.response_middleware_s for one in cells)
 
 
 def _slots(settings: CellSettings) -> int:
@@ -121,22 +120,23 @@ class ChainModel:
             )
         if len({one.settings.slots > 0 for one in cells}) > 1:
             raise RefusedFitError("cells with and without a middleware cannot share one chain")
-        return FittedChain(self, cells)
+        # Without times inside, fluctuations cannot be told from bends of the curves.
+        grains = _GRAINS if _times_inside(cells) and not self.effects.among else _GRAINS[:1]
+        return max((FittedChain(self, cells, one) for one in grains), key=lambda found: found.log_evidence)
 
 
 class FittedChain:
     """A chain with its parameters."""
 
-    def __init__(self, model: ChainModel, cells: Sequence[ObservedCell]) -> None:
+    def __init__(self, model: ChainModel, cells: Sequence[ObservedCell], grain: int) -> None:
+        self._grain = grain
         self._prior = model.prior
         self._effects = model.effects.of(cells)
-        # Without a middleware, one chain has a single curve. Deployments also differ in the clients' machines, and so
-        # need the clients apart from the servers: as behind a pool as large as the clients.
+        # Without a middleware, clients and servers are apart as behind a pool as large as the clients.
         self._has_pool = cells[0].settings.slots > 0
-        pooled = self._has_pool or bool(model.effects.among)
         # Room for predictions at four times the calibrated clients; beyond, the last slope holds.
         knots = len(RateCurve(4.0 * max(one.settings.clients for one in cells)).knots)
-        self._layout = _Layout(pooled, knots, self._effects.size)
+        self._layout = _Layout(knots, self._effects.size)
         self._log_slots = math.log(np.mean([_slots(one.settings) for one in cells]))
         spreads = [one.throughput_spread for one in cells if one.throughput_spread is not None]
         repetitions = float(np.mean([one.repetitions for one in cells]))
@@ -152,19 +152,23 @@ class FittedChain:
             if one.mean.throughput_clients_per_s and one.mean.response_clients_s
         ]
         self._law = float(np.median(ratios)) if ratios else 1.0
-        self._values, self._covariance = self._search()
+        found = damped_least_squares(self._start(), self._errors, *self._priors())
+        self._values, self._covariance, self.log_evidence = found
+        self._left_over = self._leave_over()
 
     @property
     def parameters(self) -> Mapping[str, float]:
         """Times at one request, and the small effects of queue and pool."""
         layout, values = self._layout, self._values
-        found = {"w(1)_s": math.exp(values[0])}
-        if layout.pooled:
-            found["z(1)_s"] = math.exp(values[layout.z.start])
-            found |= {"queue_effect": float(values[layout.queue]), "pool_effect": float(values[layout.pool])}
-        for part, name in zip(
-            layout.shifts, ("w_level", "w_capacity", "z_level", "z_capacity"), strict=False
-        ):
+        found = {
+            "w(1)_s": math.exp(values[0]),
+            "z(1)_s": math.exp(values[layout.z.start]),
+            "queue_effect": float(values[layout.queue]),
+            "pool_effect": float(values[layout.pool]),
+            "variability": 1 / self._grain,
+        }
+        names = ("w_level", "w_capacity", "z_level", "z_capacity")
+        for part, name in zip(layout.shifts, names, strict=True):
             for effect, value in zip(self._effects.names, values[part], strict=True):
                 found[f"{name}.{effect}"] = float(value)
         return found
@@ -172,13 +176,9 @@ class FittedChain:
     @property
     def unidentified(self) -> Sequence[str]:
         """Which curves have no measurement of their own."""
-        if not self._layout.pooled:
+        if _times_inside(self._cells):
             return ()
-        if all(one.mean.holding_s is None and one.mean.response_middleware_s is None for one in self._cells):
-            return (
-                "w and z apart: neither holding times nor response times of the middlewares are measured",
-            )
-        return ()
+        return ("w and z apart: neither holding times nor response times of the middlewares are measured",)
 
     def predict(self, settings: CellSettings) -> CellPrediction:
         """Solve the cycle for these settings.
@@ -195,11 +195,10 @@ class FittedChain:
             spread = math.hypot(self._spread(by_x), unlike)
             cycle = settings.clients / means.throughput_per_s / means.inside_s
             spread_inside = math.hypot(self._spread(by_inside), unlike * min(cycle, CYCLE_MAX))
-        response_s = self._law * settings.clients / means.throughput_per_s
+        rate = means.throughput_per_s * self._left_over.ratio("throughput", settings)
+        response_s = self._law * settings.clients / rate
         if not self._has_pool:
-            return CellPrediction(
-                means.throughput_per_s, response_s, bottleneck="server or network", spread=spread
-            )
+            return CellPrediction(rate, response_s, bottleneck="server or network", spread=spread)
         slots = settings.slots
         if means.busy > 0.9 * slots:
             bottleneck = "workers"
@@ -207,15 +206,27 @@ class FittedChain:
             bottleneck = "behind the workers"
         else:
             bottleneck = "clients or network"
+        inside_s = means.inside_s * self._left_over.ratio("inside", settings)
         return CellPrediction(
-            means.throughput_per_s,
+            rate,
             response_s,
-            means.inside_s,
+            min(inside_s, settings.clients / rate),
             means.holding_s,
             bottleneck=bottleneck,
             spread=spread,
             spread_inside=spread_inside,
         )
+
+    def _leave_over(self) -> LeftOver:
+        """What the cycle does not explain of the calibration cells."""
+        found = []
+        for one in self._cells:
+            means, _ = self._solve(self._values, one.settings, False)
+            ratios = {"throughput": math.log(one.throughput_per_s / means.throughput_per_s)}
+            if self._has_pool and one.mean.response_middleware_s:
+                ratios["inside"] = math.log(one.mean.response_middleware_s / means.inside_s)
+            found.append((one.settings, ratios))
+        return LeftOver(found)
 
     def _spread(self, slopes: Array) -> float:
         return math.sqrt(max(float(slopes @ self._covariance @ slopes), 0.0) + self._noise**2)
@@ -229,13 +240,8 @@ class FittedChain:
         linear[layout.slopes] = shares
         chain_rule[layout.slopes] = shares * (1 - shares)
         row = self._effects.row(settings)
-        if not layout.pooled:
-            log_w, w_by = self._curve(linear, layout.w, 0, np.array([float(settings.clients)]), None, row)
-            time_s = math.exp(log_w[0])
-            found = CycleMeans(settings.clients / time_s, time_s, time_s, float(settings.clients), 0.0)
-            by = w_by[0] * chain_rule
-            return found, (-by, by, by)
-        parts = _parts(settings.clients, _slots(settings), layout.knots)
+        grain = max(1, min(self._grain, _STATES_MAX // settings.clients))
+        parts = _parts(settings.clients, _slots(settings), layout.knots, grain)
         log_w, w_by = self._curve(linear, layout.w, 0, parts.busy, parts.holding, row)
         log_z, z_by = self._curve(linear, layout.z, 2, parts.outside, parts.leaving, row)
         log_pool = math.log(settings.slots) - self._log_slots if self._has_pool else 0.0
@@ -244,7 +250,7 @@ class FittedChain:
         probabilities = cycle_shares(np.log(parts.outside) - log_z, log_departures)
         departures = np.exp(log_departures)
         busy = np.concatenate(([0.0], parts.busy))
-        means = cycle_means(probabilities, departures, busy)
+        means = cycle_means(probabilities, departures, busy, grain)
         if not slopes:
             return means, (values, values, values)
         w_by[:, layout.queue] = parts.queued
@@ -253,7 +259,7 @@ class FittedChain:
         return means, (by_x * chain_rule, by_inside * chain_rule, by_holding * chain_rule)
 
     def _curve(
-        self, linear: Array, place: slice, shift: int, numbers: Array, weights: Array | None, row: Array
+        self, linear: Array, place: slice, shift: int, numbers: Array, weights: Array, row: Array
     ) -> tuple[Array, Array]:
         """Logarithm of a curve at these numbers present, and its derivatives of shape (numbers, parameters)."""
         layout = self._layout
@@ -264,7 +270,7 @@ class FittedChain:
             capacity = float(row @ linear[layout.shifts[shift + 1]])
         slopes = linear[place][1:]
         curve = RateCurve(2.0 ** (layout.knots - 1))
-        if weights is None or row.size:
+        if row.size:
             # Below one request the slope is the first; so a larger capacity shifts the curve and bends nothing.
             numbers = numbers * math.exp(-(level + capacity))
             weights = curve.weights(numbers)
@@ -282,9 +288,9 @@ class FittedChain:
         for one in self._cells:
             means, (by_x, by_inside, by_holding) = self._solve(values, one.settings, True)
             compared = [(means.throughput_per_s, one.throughput_per_s, by_x, 1.0)]
-            if self._layout.pooled and one.mean.holding_s:
+            if self._has_pool and one.mean.holding_s:
                 compared.append((means.holding_s, one.mean.holding_s, by_holding, _HOLDING_NOISE))
-            if self._layout.pooled and one.mean.response_middleware_s:
+            if self._has_pool and one.mean.response_middleware_s:
                 compared.append((means.inside_s, one.mean.response_middleware_s, by_inside, _INSIDE_NOISE))
             for found, measured, by, factor in compared:
                 errors.append(math.log(found / measured) / (self._noise * factor))
@@ -302,14 +308,13 @@ class FittedChain:
         ]
         values[0] = math.log(0.9 * min(held))
         values[1 : layout.knots + 1] = ramp
-        if layout.pooled:
-            outside = [
-                cycle - (one.mean.response_middleware_s or 0.7 * cycle)
-                for one, cycle in zip(self._cells, cycles, strict=True)
-            ]
-            values[layout.z.start] = math.log(max(min(outside), 0.05 * min(held)))
-            values[layout.z.start + 1 : layout.z.stop] = ramp
-        for part, means in zip(layout.shifts, self._effects.means, strict=False):
+        outside = [
+            cycle - (one.mean.response_middleware_s or 0.7 * cycle)
+            for one, cycle in zip(self._cells, cycles, strict=True)
+        ]
+        values[layout.z.start] = math.log(max(min(outside), 0.05 * min(held)))
+        values[layout.z.start + 1 : layout.z.stop] = ramp
+        for part, means in zip(layout.shifts, self._effects.means, strict=True):
             values[part] = means
         return values
 
@@ -326,55 +331,17 @@ class FittedChain:
             rows.append(row)
             sides.append(mean / spread)
 
-        for curve in (layout.w, layout.z) if layout.pooled else (layout.w,):
+        for curve in (layout.w, layout.z):
             first, last = curve.start + 1, curve.stop - 1
             add([(first, 1.0)], prior.start, prior.spread)
             for place in range(first, last):
                 add([(place, -1.0), (place + 1, 1.0)], prior.drift, prior.roughness)
             if prior.end is not None:
                 add([(last, 1.0)], prior.end, prior.spread)
-        if layout.pooled:
-            add([(layout.queue, 1.0)], 0.0, prior.queue_spread)
-            add([(layout.pool, 1.0)], 0.0, prior.pool_spread)
-        for part, means, spreads in zip(
-            layout.shifts, self._effects.means, self._effects.spreads, strict=False
-        ):
+        add([(layout.queue, 1.0)], 0.0, prior.queue_spread)
+        add([(layout.pool, 1.0)], 0.0, prior.pool_spread)
+        expected = zip(layout.shifts, self._effects.means, self._effects.spreads, strict=True)
+        for part, means, spreads in expected:
             for place, mean, spread in zip(range(part.start, part.stop), means, spreads, strict=True):
                 add([(place, 1.0)], float(mean), float(spread))
         return np.array(rows), np.array(sides)
-
-    def _search(self) -> tuple[Array, Array]:
-        rows, sides = self._priors()
-        values, damping = self._start(), 1e-2
-
-        def cost(errors: Array, pulls: Array) -> float:
-            robust = 2 * _OUTLIER * (np.sqrt(1 + errors**2 / _OUTLIER) - 1)
-            return float(robust.sum() + pulls @ pulls)
-
-        errors, slopes = self._errors(values)
-        pulls = rows @ values - sides
-        best = cost(errors, pulls)
-        for _ in range(_STEPS_MAX):
-            weighted = slopes * (1 + errors**2 / _OUTLIER)[:, None] ** -0.5
-            uphill = weighted.T @ errors + rows.T @ pulls
-            curvature = weighted.T @ slopes + rows.T @ rows
-            for _ in range(10):
-                damped = curvature + damping * np.diag(np.diag(curvature) + 1e-9)
-                step = np.clip(-np.linalg.solve(damped, uphill), -2, 2)
-                new_errors, new_slopes = self._errors(values + step)
-                new_pulls = rows @ (values + step) - sides
-                new = cost(new_errors, new_pulls)
-                if new < best:
-                    break
-                damping *= 4
-            else:
-                break
-            done = best - new < _CONVERGED * max(1.0, best)
-            values, errors, slopes, pulls, best = values + step, new_errors, new_slopes, new_pulls, new
-            damping = max(damping / 5, 1e-6)
-            if done:
-                break
-        # Laplace's approximation: the inverse of the curvature at the best values.
-        weighted = slopes * (1 + errors**2 / _OUTLIER)[:, None] ** -0.5
-        curvature = weighted.T @ slopes + rows.T @ rows
-        return values, np.asarray(np.linalg.pinv(curvature, hermitian=True), dtype=np.float64)

@@ -36,10 +36,10 @@ def cycle_shares(log_arrivals: Array, log_departures: Array) -> Array:
     return np.asarray(shares / shares.sum())
 
 
-def cycle_means(shares: Array, departures: Array, busy: Array) -> CycleMeans:
-    """Means of a cycle with these probabilities; `busy[n]` workers are busy with n inside."""
+def cycle_means(shares: Array, departures: Array, busy: Array, grain: int = 1) -> CycleMeans:
+    """Means of a cycle with these probabilities; `busy[n]` workers are busy with n / grain inside."""
     throughput = float(shares[1:] @ departures)
-    inside = float(shares @ np.arange(len(shares)))
+    inside = float(shares @ np.arange(len(shares))) / grain
     working = float(shares @ busy)
     return CycleMeans(throughput, inside / throughput, working / throughput, working, inside - working)
 

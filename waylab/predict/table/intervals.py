@@ -11,6 +11,8 @@ NORMAL = 1.645
 # With few errors, the quantile is pulled towards this one: the error of a chain at interpolated pool sizes in
 # published studies is 8 to 10 % at the 90th percentile.
 QUANTILE_BEFORE = 0.1
+# The same to four times the calibrated clients.
+QUANTILE_BEFORE_FAR = 0.2
 # Times in the middlewares beyond the calibrated settings: they are a small difference of a cycle and a time outside.
 QUANTILE_BEFORE_BEYOND = 0.3
 _WEIGHT_BEFORE = 3.0

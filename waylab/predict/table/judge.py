@@ -17,8 +17,22 @@ from waylab.fit.table.observations import CellSettings, Observation, ObservedCel
 from waylab.fit.table.percentile import fit_percentile_excess
 from waylab.models import ModelError
 from waylab.predict.table.candidates import CHOSEN, blend, candidates, may_be_chosen, weights_of
-from waylab.predict.table.intervals import NORMAL, QUANTILE_BEFORE, QUANTILE_BEFORE_BEYOND, around, half_width
-from waylab.predict.table.splits import ANCHORED, EXTRAPOLATING, HoldOut, hold_outs, inner_hold_outs
+from waylab.predict.table.intervals import (
+    NORMAL,
+    QUANTILE_BEFORE,
+    QUANTILE_BEFORE_BEYOND,
+    QUANTILE_BEFORE_FAR,
+    around,
+    half_width,
+)
+from waylab.predict.table.splits import (
+    ANCHORED,
+    EXTRAPOLATING,
+    TO_FOUR_TIMES,
+    HoldOut,
+    hold_outs,
+    inner_hold_outs,
+)
 
 QUANTITIES = ("throughput", "response_mean", "response_middleware_mean", "response_p95")
 _INNER_MAX = 4
@@ -274,8 +288,11 @@ def _half_width(
     Calibration cells with fewer servers hardly hold a change of the number of servers, so that errors among them say
     little about one. Where that is predicted, the model's spread counts.
     """
-    beyond = part in EXTRAPOLATING and name != "throughput" and not is_response
-    half = half_width(errors, 0.0, QUANTILE_BEFORE_BEYOND if beyond else QUANTILE_BEFORE)
+    if part in EXTRAPOLATING and name != "throughput" and not is_response:
+        before = QUANTILE_BEFORE_BEYOND
+    else:
+        before = QUANTILE_BEFORE_FAR if part == TO_FOUR_TIMES else QUANTILE_BEFORE
+    half = half_width(errors, 0.0, before)
     if part not in ANCHORED or found.spread is None:
         return half
     own = found.spread if name == "throughput" or is_response else found.spread_inside
