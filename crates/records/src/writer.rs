@@ -102,8 +102,9 @@ impl Writer {
         let write = move || {
             let outcome = write_batches(&receiver, file);
             if let Err(error) = &outcome {
-                // `close` returns the error too, but possibly weeks later.
-                eprintln!("waystage: {shown}: {error}; no further records are written, dropped records are counted");
+                // `close` returns the error too, but possibly weeks later. It must not wait if nobody reads the message.
+                let line = format!("{shown}: {error}; no further records are written, dropped records are counted");
+                let _ = std::thread::Builder::new().spawn(move || eprintln!("waystage: {line}"));
             }
             outcome
         };

@@ -1,11 +1,25 @@
 //! What every server does once it runs: prints one line, and waits for SIGTERM or SIGINT.
 
 use std::io::Write;
+use std::sync::mpsc::sync_channel;
+use std::thread::Builder;
+use std::time::Duration;
 
-/// Prints a line and flushes it, because the reader of a pipe waits for it. A reader that has exited does not stop a server.
+/// How long a line may take to be printed. After that, the server goes on without it.
+const PRINT_WAIT: Duration = Duration::from_secs(1);
+
+/// Prints a line and flushes it, because the reader of a pipe waits for it. A reader that has exited, or that does not read, does
+/// not stop a server.
 pub(crate) fn announce(line: &str) {
-    let mut out = std::io::stdout().lock();
-    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+    let (line, (sender, printed)) = (line.to_string(), sync_channel::<()>(1));
+    let print = move || {
+        let mut out = std::io::stdout().lock();
+        let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+        drop(sender);
+    };
+    if Builder::new().name("announce".into()).spawn(print).is_ok() {
+        let _ = printed.recv_timeout(PRINT_WAIT);
+    }
 }
 
 /// SIGTERM and SIGINT, from now on handled here.

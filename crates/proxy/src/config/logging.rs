@@ -4,7 +4,8 @@ use crate::config::ConfigError;
 use crate::config::named::named;
 use quantity::duration_text;
 use std::fmt;
-use std::io::{self, Write};
+use std::io;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -87,9 +88,19 @@ impl Default for LogConfig {
 }
 
 impl Default for LogOutput {
-    /// The standard error of the process.
+    /// The standard error of the process. Its lock is not held meanwhile, because others must not wait if the output blocks.
     fn default() -> LogOutput {
-        LogOutput::new(|line| io::stderr().lock().write_all(line))
+        LogOutput::new(|mut line| {
+            while !line.is_empty() {
+                match rustix::io::write(io::stderr().as_fd(), line) {
+                    Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                    Ok(written) => line = &line[written..],
+                    Err(rustix::io::Errno::INTR) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            Ok(())
+        })
     }
 }
 

@@ -3,14 +3,14 @@
 use crate::config::{Config, LogLevel};
 use crate::control::threads::Worker;
 use crate::observe::log::event::Event;
-use crate::observe::log::queue::{Entry, LogCounters, LogQueue};
-use crate::observe::log::watch::{Sources, Watch};
+use crate::observe::log::queue::{LogCounters, LogQueue, What};
+use crate::observe::log::watch::{DownBackends, Sources, Watch};
 use crate::observe::log::writer::LogWriter;
 use crate::observe::stats::Stats;
-use clock::Clock;
 use std::io;
-use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// How long an output that blocks can delay the exit of the proxy.
@@ -20,9 +20,11 @@ const END_WAIT: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Log {
     pub(crate) queue: LogQueue,
+    /// For the log of the configuration that replaces this one.
+    pub(crate) down: DownBackends,
     thread: Worker<()>,
     /// Disconnected when the thread has written all lines.
-    ended: Receiver<()>,
+    ended: Mutex<Receiver<()>>,
 }
 
 impl Log {
@@ -31,20 +33,24 @@ impl Log {
         config: &Config,
         stats: &Stats,
         counters: &Arc<LogCounters>,
-        clock: &Clock,
+        is_stopping: &Arc<AtomicBool>,
+        before: Option<&Log>,
     ) -> io::Result<Option<Log>> {
         if config.log.level == LogLevel::Off {
             return Ok(None);
         }
         let (queue, entries) = LogQueue::new(counters.clone());
         let sources = Sources { loops: stats.loops.clone(), accept: stats.accept.clone(), log: counters.clone() };
+        let down = before.map(|log| log.down.clone()).unwrap_or_default();
         let writer = LogWriter {
             config: config.log.clone(),
             backends: stats.servers.clone(),
             entries,
-            watch: Watch::new(config, sources),
+            watch: Watch::new(config, sources, down.clone()),
             counters: counters.clone(),
-            clock: clock.clone(),
+            is_stopping: is_stopping.clone(),
+            is_broken_off: false,
+            clock: stats.clock.clone(),
         };
         let (sender, ended) = sync_channel(1);
         let thread = Worker::prepare("log", move || {
@@ -52,7 +58,7 @@ impl Log {
             drop(sender);
             Ok(())
         })?;
-        Ok(Some(Log { queue, thread, ended }))
+        Ok(Some(Log { queue, down, thread, ended: Mutex::new(ended) }))
     }
 
     /// Lets the thread begin.
@@ -62,13 +68,14 @@ impl Log {
 
     /// Adds an event.
     pub(crate) fn event(&self, event: Event) {
-        self.queue.add(Entry::Event(event));
+        self.queue.add(What::Event(event));
     }
 
     /// Ends the thread when it has written all lines. The loops must have ended. An output that blocks is given up.
     pub(crate) fn end(self) {
-        let Log { queue, thread, ended } = self;
+        let Log { queue, thread, ended, .. } = self;
         drop(queue);
+        let ended = ended.into_inner().unwrap_or_else(PoisonError::into_inner);
         if ended.recv_timeout(END_WAIT) == Err(RecvTimeoutError::Disconnected) {
             // A panic of the log does not fail the proxy's orderly end.
             let _ = thread.join();

@@ -108,7 +108,8 @@ impl Prepared {
         };
         let stats = stats(config, &inheritance.pending, clock);
         let (log_counters, is_stopping) = (Arc::default(), Arc::new(AtomicBool::new(false)));
-        let log = Log::prepare(config, &stats, &log_counters, clock)?;
+        let before = itself.and_then(|old| old.log.as_ref());
+        let log = Log::prepare(config, &stats, &log_counters, &is_stopping, before)?;
         let clients_open = Arc::new(AtomicUsize::new(0));
         let (mut posts, mut loops) = (Vec::new(), Vec::new());
         for index in 0..config.loops {

@@ -120,6 +120,7 @@ impl Running {
             std::thread::sleep(CLIENTS_POLL);
         }
         if self.clients_open.load(Ordering::Relaxed) > 0 && !is_hurried() {
+            self.is_stopping.store(true, Ordering::Relaxed);
             let patience = self.config.transport.hand_over_wait.max(DRAIN_PATIENCE);
             drain(&self.posts, DrainLimits { until: Nanos::NEVER, patience });
             while !self.loops.iter().all(Worker::is_finished) && !is_hurried() {

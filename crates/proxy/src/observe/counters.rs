@@ -186,6 +186,8 @@ pub(crate) struct BackendCounters {
     pub(crate) tls_failed: Counter,
     /// Connections that accept requests.
     pub(crate) is_up: Counter,
+    /// Those that a backend has answered on: they are open.
+    pub(crate) is_open: Counter,
     /// How often the last of these was lost.
     pub(crate) ejections: Counter,
     /// The code of the last `Loss`; 0 if there was none.

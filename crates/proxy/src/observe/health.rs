@@ -67,9 +67,9 @@ impl Health {
         self.pools.iter().filter_map(reason).collect()
     }
 
-    /// The number of these backends that accept requests of every loop.
+    /// The number of these backends that have answered every loop on an open connection.
     fn up(&self, backends: &Range<usize>) -> usize {
-        let is_up = |backend: &usize| self.loops.iter().all(|counters| counters.backends[*backend].is_up.get() > 0);
+        let is_up = |backend: &usize| self.loops.iter().all(|counters| counters.backends[*backend].is_open.get() > 0);
         backends.clone().filter(is_up).count()
     }
 }
@@ -92,7 +92,8 @@ mod tests {
         let loops: Vec<_> = (0..2).map(|_| Arc::new(LoopCounters::new(4, 5, 0))).collect();
         let is_stopping = Arc::new(AtomicBool::new(false));
         let health = Health::new(&config, loops.clone(), is_stopping.clone());
-        let set = |backend: usize, is_up| loops.iter().for_each(|counters| counters.backends[backend].is_up.set(is_up));
+        let set =
+            |backend: usize, is_up| loops.iter().for_each(|counters| counters.backends[backend].is_open.set(is_up));
         let first = "pool default: 1 of 2 servers are up, 2 needed";
         (set(0, 1), set(2, 1));
         assert_eq!(health.reasons(), [first]);
@@ -100,7 +101,7 @@ mod tests {
         assert_eq!(health.reasons(), [first, "pool routed: 0 of 1 servers are up, 1 needed"]);
         (set(1, 1), set(4, 1));
         assert_eq!(health.reasons(), Vec::<String>::new());
-        loops[1].backends[1].is_up.set(0);
+        loops[1].backends[1].is_open.set(0);
         assert_eq!(health.reasons(), [first], "one loop cannot reach it");
         is_stopping.store(true, Ordering::Relaxed);
         assert_eq!(health.reasons(), ["the proxy is stopping"]);

@@ -278,7 +278,8 @@ impl EventLoop {
     fn add_client(&mut self, mut connection: Connection, number: u32, permit: Option<Permit>) {
         let entry = self.sessions.vacant_entry();
         let slot = entry.key();
-        let address = connection.peer_address().map(|address| address.ip());
+        let is_logged = self.core.journal.logs_slow_requests();
+        let address = connection.peer_address().filter(|_| is_logged).map(|address| address.ip());
         if self.poller.add(&mut connection, Token(FIRST_SESSION + slot)).is_ok() {
             if connection.is_handshaking() {
                 self.handshakes.push_back((self.core.turn + self.core.settings.handshake_timeout, slot, number));

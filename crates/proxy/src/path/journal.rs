@@ -73,9 +73,10 @@ impl Journal {
             job.clock.finish();
             if !job.is_part {
                 self.histograms.record(job.verb, &job.clock);
-                let slow = self.slow_log.as_mut();
-                is_logged = slow.is_some_and(|slow| slow.wants(job.clock.total_ns(), replied));
             }
+            // Also a part of a line: each has its own keys and backends.
+            let slow = self.slow_log.as_mut();
+            is_logged = slow.is_some_and(|slow| slow.wants(job.clock.total_ns(), replied));
         }
         if job.is_sampled {
             self.write(job);
@@ -84,6 +85,11 @@ impl Journal {
             self.log(jobs, id);
         }
         jobs.end(id);
+    }
+
+    /// Whether slow requests are logged, with their keys and clients.
+    pub(crate) fn logs_slow_requests(&self) -> bool {
+        self.slow_log.is_some()
     }
 
     /// Ends a job whose client has gone away.
@@ -192,6 +198,7 @@ fn slow_request(job: &Job, client: Option<IpAddr>) -> SlowRequest {
         outcome: job.outcome,
         key: job.logged_key.clone(),
         keys: job.keys,
+        is_part: job.is_in_line,
         hits: job.hits,
         request_bytes: job.request_bytes,
         reply_bytes: if job.is_quiet { 0 } else { job.reply_bytes },

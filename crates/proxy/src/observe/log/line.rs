@@ -39,19 +39,23 @@ impl Line {
     /// The bytes of the line, with its line end. `unix_ns` is the time.
     pub(crate) fn render(&self, format: LogFormat, unix_ns: u64) -> Vec<u8> {
         let time = time_text(unix_ns);
-        let mut text = match format {
-            LogFormat::Text => format!("{time} {:5} {}", self.level.name(), one_line(&self.message)),
+        let text = match format {
+            LogFormat::Text => format!("{time} {:5} {}", self.level.name(), self.message),
             // Strings and numbers can always be encoded.
             LogFormat::Json => serde_json::to_string(&Timed(self, &time)).unwrap_or_default(),
         };
+        let mut text = one_line(&text);
         text.push('\n');
         text.into_bytes()
     }
 }
 
-/// The text without line ends and other control characters, so that nobody can forge a line.
+/// The text without line ends, control characters and changes of the direction of writing, so that nobody can forge a line.
 fn one_line(text: &str) -> String {
-    text.chars().map(|char| if char.is_control() { '\u{fffd}' } else { char }).collect()
+    let is_bad = |char: char| {
+        char.is_control() || matches!(char, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    text.chars().map(|char| if is_bad(char) { '\u{fffd}' } else { char }).collect()
 }
 
 /// The time in UTC as RFC 3339 writes it, with microseconds.
@@ -73,15 +77,15 @@ mod tests {
         let line = Line {
             level: LogLevel::Warn,
             event: "test",
-            message: "a\nb\x1b".into(),
+            message: "a\nb\x1b\u{85}\u{202e}".into(),
             fields: vec![("count", 3.into())],
         };
         let text = |format| String::from_utf8(line.render(format, 1_700_000_000_123_456_789)).unwrap();
-        assert_eq!(text(LogFormat::Text), "2023-11-14T22:13:20.123456Z warn  a\u{fffd}b\u{fffd}\n");
+        assert_eq!(text(LogFormat::Text), "2023-11-14T22:13:20.123456Z warn  a\u{fffd}b\u{fffd}\u{fffd}\u{fffd}\n");
         assert_eq!(
             text(LogFormat::Json),
             "{\"time\":\"2023-11-14T22:13:20.123456Z\",\"level\":\"warn\",\"event\":\"test\",\
-             \"message\":\"a\\nb\\u001b\",\"count\":3}\n"
+             \"message\":\"a\\nb\\u001b\u{fffd}\u{fffd}\",\"count\":3}\n"
         );
     }
 }

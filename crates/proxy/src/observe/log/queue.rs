@@ -2,6 +2,7 @@
 
 use crate::observe::log::event::Event;
 use crate::observe::log::slow_request::SlowRequest;
+use clock::unix_now;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -9,9 +10,16 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 /// The most lines that wait.
 const QUEUE_MAX: usize = 1024;
 
-/// What becomes a line.
+/// What becomes a line, with its time.
 #[derive(Debug)]
-pub(crate) enum Entry {
+pub(crate) struct Entry {
+    pub(crate) what: What,
+    pub(crate) unix_ns: u64,
+}
+
+/// What a line is about.
+#[derive(Debug)]
+pub(crate) enum What {
     Event(Event),
     Slow(Box<SlowRequest>),
 }
@@ -50,8 +58,8 @@ impl LogQueue {
     }
 
     /// Adds an entry, or loses it. Never waits.
-    pub(crate) fn add(&self, entry: Entry) {
-        if self.sender.try_send(entry).is_err() {
+    pub(crate) fn add(&self, what: What) {
+        if self.sender.try_send(Entry { what, unix_ns: unix_now() }).is_err() {
             self.counters.lost.fetch_add(1, Ordering::Relaxed);
         }
     }

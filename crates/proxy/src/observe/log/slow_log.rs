@@ -2,7 +2,7 @@
 
 use crate::config::LogConfig;
 use crate::observe::counters::LoopCounters;
-use crate::observe::log::queue::{Entry, LogQueue};
+use crate::observe::log::queue::{LogQueue, What};
 use crate::observe::log::slow_request::SlowRequest;
 use clock::{Nanos, duration_ns};
 use std::sync::Arc;
@@ -58,7 +58,7 @@ impl SlowLog {
 
     /// Logs a request.
     pub(crate) fn log(&self, request: SlowRequest) {
-        self.queue.add(Entry::Slow(Box::new(request)));
+        self.queue.add(What::Slow(Box::new(request)));
     }
 }
 

@@ -20,6 +20,8 @@ pub(crate) struct SlowRequest {
     /// Its first key; empty if it has none.
     pub(crate) key: Vec<u8>,
     pub(crate) keys: u16,
+    /// Whether it is one of several parts of a long line.
+    pub(crate) is_part: bool,
     pub(crate) hits: u16,
     pub(crate) request_bytes: u32,
     pub(crate) reply_bytes: u32,
@@ -41,7 +43,7 @@ pub(crate) struct SlowRequest {
 pub(crate) struct SlowLeg {
     pub(crate) backend: u16,
     pub(crate) outcome: Outcome,
-    /// From the last byte sent to the reply, in nanoseconds; none if it was not sent or not answered.
+    /// From the last byte sent to the reply or the failure, in nanoseconds; none if it was not sent.
     pub(crate) took_ns: Option<u64>,
 }
 
@@ -64,10 +66,19 @@ impl SlowRequest {
         if self.legs_total > legs.len() {
             legs.push(format!("{} more", self.legs_total - legs.len()));
         }
-        let of_key = match (&key, self.keys) {
-            (None, _) => String::new(),
-            (Some(key), 0 | 1) => format!(" of key {key}"),
-            (Some(key), keys) => format!(" of {keys} keys, the first is {key}"),
+        let quoted = match keys {
+            LoggedKeys::Plain => key.as_ref().map(|key| format!("\"{key}\"")),
+            _ => key.clone(),
+        };
+        let part = if self.is_part { ", a part of a longer line," } else { "" };
+        let of_key = match (quoted, self.keys) {
+            (None, 0 | 1) => part.to_string(),
+            (None, keys) => format!(" of {keys} keys{part}"),
+            (Some(key), 0 | 1) => format!(" of key {key}{part}"),
+            (Some(key), keys) => {
+                let comma = if part.is_empty() { "," } else { part };
+                format!(" of {keys} keys{comma} the first is {key}")
+            }
         };
         let client = self.client.map_or_else(|| format!("connection {}", self.connection), |ip| self.client_text(ip));
         let backends = if legs.is_empty() { "none".into() } else { legs.join(", ") };
@@ -92,6 +103,7 @@ impl SlowRequest {
             ("outcome", self.outcome.name().into()),
             ("key", key.into()),
             ("keys", self.keys.into()),
+            ("is_part", self.is_part.into()),
             ("hits", self.hits.into()),
             ("request_bytes", self.request_bytes.into()),
             ("reply_bytes", self.reply_bytes.into()),
@@ -118,7 +130,7 @@ impl SlowRequest {
             _ if self.key.is_empty() => None,
             LoggedKeys::Hidden => None,
             LoggedKeys::Hashed => Some(format!("xxh3:{:016x}", xxh3_64(&self.key))),
-            LoggedKeys::Plain => Some(format!("\"{}\"", self.key.escape_ascii())),
+            LoggedKeys::Plain => Some(self.key.escape_ascii().to_string()),
         }
     }
 }
@@ -139,6 +151,7 @@ mod tests {
             outcome: Outcome::Answered,
             key: b"user:\x07".to_vec(),
             keys: 2,
+            is_part: false,
             hits: 1,
             request_bytes: 20,
             reply_bytes: 131,
@@ -178,6 +191,8 @@ mod tests {
         }
         assert_eq!(text(LoggedKeys::Hashed, b"a"), text(LoggedKeys::Hashed, b"a"));
         assert_ne!(text(LoggedKeys::Hashed, b"a"), text(LoggedKeys::Hashed, b"b"));
-        assert!(text(LoggedKeys::Plain, b"").contains("get took"));
+        assert!(text(LoggedKeys::Plain, b"").contains("get of 2 keys took"));
+        let part = SlowRequest { is_part: true, ..slow() }.line(LoggedKeys::Plain, &[]).message;
+        assert!(part.contains("get of 2 keys, a part of a longer line, the first is \"user:\\x07\" took"), "{part}");
     }
 }

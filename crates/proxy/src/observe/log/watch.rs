@@ -7,18 +7,26 @@ use crate::observe::log::event::Event;
 use crate::observe::log::queue::LogCounters;
 use clock::Nanos;
 use records::Outcome;
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// After a line about something that is counted, its count is collected for so long before the next line.
 const PAUSE: Duration = Duration::from_secs(10);
+
+/// The event of lines that were lost.
+pub(crate) const LOST: &str = "log_lost";
+
+/// The backends that were reported as down, by name, and since when. All configurations of a process share it.
+pub(crate) type DownBackends = Arc<Mutex<BTreeMap<String, Nanos>>>;
 
 /// The counters, and what was last reported.
 #[derive(Debug)]
 pub(crate) struct Watch {
     sources: Sources,
     backends: Vec<BackendState>,
+    down: DownBackends,
     counted: Vec<Counted>,
 }
 
@@ -34,8 +42,8 @@ pub(crate) struct Sources {
 #[derive(Debug)]
 struct BackendState {
     name: String,
-    down_since: Option<Nanos>,
-    ejections: u64,
+    /// By loop.
+    ejections: Vec<u64>,
 }
 
 /// Something that is counted.
@@ -71,21 +79,24 @@ impl Sources {
         self.loops.iter().map(move |counters| &counters.backends[backend])
     }
 
-    /// Why the backend was lost: the reason of a loop in which it is down, otherwise of any loop.
-    fn loss(&self, backend: usize) -> Option<Loss> {
-        let of = |is_down: bool| self.backend(backend).filter(move |counters| !is_down || counters.is_up.get() == 0);
-        of(true).chain(of(false)).find_map(|counters| Loss::of_code(counters.last_loss.get()))
+    /// Why the backend was lost: the reason of a loop that has ejected it since `before`, otherwise of one in which it is down.
+    fn loss(&self, backend: usize, before: &[u64]) -> Option<Loss> {
+        let ejected =
+            self.backend(backend).zip(before).filter(|(counters, before)| counters.ejections.get() != **before);
+        let down = self.backend(backend).filter(|counters| counters.is_up.get() == 0);
+        ejected.map(|(counters, _)| counters).chain(down).find_map(|counters| Loss::of_code(counters.last_loss.get()))
     }
 }
 
 impl Watch {
-    /// All backends count as up: they are connected to when the proxy starts.
-    pub(crate) fn new(config: &Config, sources: Sources) -> Watch {
-        let state = |name| BackendState { name, down_since: None, ejections: 0 };
+    /// All backends count as up, apart from those that an earlier configuration has reported as down.
+    pub(crate) fn new(config: &Config, sources: Sources, down: DownBackends) -> Watch {
+        let state = |name| BackendState { name, ejections: vec![0; config.loops] };
         let counted = |kind| Counted { kind, reported: 0, quiet_until: Nanos::UNSET };
         Watch {
             sources,
             backends: config.unique_backend_names().into_iter().map(state).collect(),
+            down,
             counted: kinds(config).into_iter().map(counted).collect(),
         }
     }
@@ -93,28 +104,30 @@ impl Watch {
     /// Reports what has changed. At the end, also what was collected and not reported yet.
     pub(crate) fn look(&mut self, now: Nanos, is_end: bool, mut report: impl FnMut(Event)) {
         let sources = &self.sources;
+        let mut down = self.down.lock().unwrap_or_else(PoisonError::into_inner);
         for (index, state) in self.backends.iter_mut().enumerate() {
             // A frozen server is noticed only by loops that have requests for it, and their requests fail.
             let is_up = sources.backend(index).all(|counters| counters.is_up.get() > 0);
-            let ejections = sources.backend(index).map(|counters| counters.ejections.get()).sum();
-            let was_ejected = ejections != std::mem::replace(&mut state.ejections, ejections);
-            let backend = || state.name.clone();
-            match (state.down_since, is_up) {
+            let reason = sources.loss(index, &state.ejections);
+            let ejections = sources.backend(index).map(|counters| counters.ejections.get()).collect();
+            let was_ejected = state.ejections != ejections;
+            state.ejections = ejections;
+            let backend = state.name.clone();
+            match (down.get(&backend).copied(), is_up) {
                 // At the start nothing is connected, and nothing has been lost.
-                (None, false) if sources.loss(index).is_some() => {
-                    report(Event::BackendDown { backend: backend(), reason: sources.loss(index), is_over: false });
-                    state.down_since = Some(now);
+                (None, false) if reason.is_some() => {
+                    down.insert(backend.clone(), now);
+                    report(Event::BackendDown { backend, reason, is_over: false });
                 }
-                (None, true) if was_ejected => {
-                    report(Event::BackendDown { backend: backend(), reason: sources.loss(index), is_over: true });
-                }
+                (None, true) if was_ejected => report(Event::BackendDown { backend, reason, is_over: true }),
                 (Some(since), true) => {
-                    report(Event::BackendUp { backend: backend(), down: now.after(since) });
-                    state.down_since = None;
+                    down.remove(&backend);
+                    report(Event::BackendUp { backend, down: now.after(since) });
                 }
                 _ => {}
             }
         }
+        drop(down);
         for counted in &mut self.counted {
             let total = (counted.kind.count)(sources);
             if total > counted.reported && (is_end || now >= counted.quiet_until) {
@@ -161,16 +174,21 @@ fn kinds(config: &Config) -> Vec<Kind> {
         }),
         warn(
             "overloaded",
-            "requests were refused, because backend-window, backend-buffer or a queue was full",
+            "requests to backends failed, because backend-window or backend-buffer was full, or the reply exceeded reply-max",
             |sources| sources.of_backends(|backend| backend.errors[Outcome::Overloaded as usize].get()),
         ),
-        warn("records_dropped", "records were dropped, because the disk was too slow", |sources| {
-            sources.sum(|loops| &loops.records_dropped)
+        warn("queue_full", "requests were refused, because a queue was full", |sources| {
+            sources.loops.iter().flat_map(|counters| &counters.queues).map(|queue| queue.full.get()).sum()
         }),
+        warn(
+            "records_dropped",
+            "records were dropped, because they could not be written, or not fast enough",
+            |sources| sources.sum(|loops| &loops.records_dropped),
+        ),
         warn("slow_requests_unlogged", "more slow requests were not logged; see slow-requests-per-second", |sources| {
             sources.sum(|loops| &loops.slow_requests_unlogged)
         }),
-        warn("log_lost", "lines of the log were lost, because it was written too slowly or not at all", |sources| {
+        warn(LOST, "lines of the log were lost, because it was written too slowly or not at all", |sources| {
             sources.log.lost.load(Ordering::Relaxed)
         }),
         info("client_closed_idle", "clients were closed after client-idle-timeout", |sources| {
@@ -191,8 +209,9 @@ mod tests {
 
     fn watch(loops: usize) -> Watch {
         let config = Config::new("127.0.0.1:0", &["a:1".into(), "b:1".into()]);
-        let loops = (0..loops).map(|_| Arc::new(LoopCounters::new(1, 2, 0))).collect();
-        Watch::new(&config, Sources { loops, accept: Arc::default(), log: Arc::default() })
+        let loops: Vec<_> = (0..loops).map(|_| Arc::new(LoopCounters::new(1, 2, 0))).collect();
+        let config = Config { loops: loops.len(), ..config };
+        Watch::new(&config, Sources { loops, accept: Arc::default(), log: Arc::default() }, Arc::default())
     }
 
     fn events(watch: &mut Watch, at_s: u64, is_end: bool) -> Vec<Event> {

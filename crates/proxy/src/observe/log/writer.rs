@@ -3,11 +3,11 @@
 use crate::config::{LogConfig, LogLevel};
 use crate::observe::log::event::Event;
 use crate::observe::log::line::Line;
-use crate::observe::log::queue::{Entry, LogCounters, LogEntries};
-use crate::observe::log::watch::Watch;
+use crate::observe::log::queue::{Entry, LogCounters, LogEntries, What};
+use crate::observe::log::watch::{LOST, Watch};
 use clock::{Clock, Nanos, unix_now};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
@@ -23,6 +23,10 @@ pub(crate) struct LogWriter {
     pub(crate) entries: LogEntries,
     pub(crate) watch: Watch,
     pub(crate) counters: Arc<LogCounters>,
+    /// The proxy stops, and closes its connections to backends.
+    pub(crate) is_stopping: Arc<AtomicBool>,
+    /// A part of the last line may have been written without its end.
+    pub(crate) is_broken_off: bool,
     pub(crate) clock: Clock,
 }
 
@@ -32,8 +36,10 @@ impl LogWriter {
         let mut next_look = self.clock.now() + INTERVAL;
         loop {
             match self.entries.receiver.recv_timeout(next_look.after(self.clock.now())) {
-                Ok(Entry::Event(event)) => self.write(&event.line()),
-                Ok(Entry::Slow(request)) => self.write(&request.line(self.config.keys, &self.backends)),
+                Ok(Entry { what: What::Event(event), unix_ns }) => self.write(&event.line(), unix_ns),
+                Ok(Entry { what: What::Slow(request), unix_ns }) => {
+                    self.write(&request.line(self.config.keys, &self.backends), unix_ns);
+                }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return self.look(true),
             }
@@ -52,21 +58,27 @@ impl LogWriter {
         let now: Nanos = self.clock.now();
         let mut found = Vec::new();
         self.watch.look(now, is_end, |event| found.push(event));
-        // At the end, backends go down because the proxy closes its connections.
-        let is_wanted = |event: &Event| !is_end || matches!(event, Event::Counted { .. });
-        found.iter().filter(|event| is_wanted(event)).for_each(|event| self.write(&event.line()));
+        let is_stopping = is_end || self.is_stopping.load(Ordering::Relaxed);
+        let is_wanted = |event: &Event| !is_stopping || matches!(event, Event::Counted { .. });
+        for event in found.iter().filter(|event| is_wanted(event)) {
+            self.write(&event.line(), unix_now());
+        }
     }
 
-    fn write(&self, line: &Line) {
+    fn write(&mut self, line: &Line, unix_ns: u64) {
         if line.level > self.config.level || self.config.level == LogLevel::Off {
             return;
         }
-        let bytes = line.render(self.config.format, unix_now());
-        let counter = match self.config.output.write(&bytes) {
-            Ok(()) => &self.counters.written,
-            // A full disk or a closed pipe. The proxy serves on.
-            Err(_) => &self.counters.lost,
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
+        let mut bytes = line.render(self.config.format, unix_ns);
+        if self.is_broken_off {
+            bytes.insert(0, b'\n');
+        }
+        // A full disk or a closed pipe. The proxy serves on.
+        self.is_broken_off = self.config.output.write(&bytes).is_err();
+        if !self.is_broken_off {
+            self.counters.written.fetch_add(1, Ordering::Relaxed);
+        } else if line.event != LOST {
+            self.counters.lost.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }

@@ -82,7 +82,7 @@ pub(crate) struct BackendConnection {
     is_draining: bool,
     counters: Arc<LoopCounters>,
     /// What this connection has contributed to the gauges: whether it is up, and its requests in flight.
-    published: (u64, u64),
+    published: (u64, u64, u64),
 }
 
 impl BackendConnection {
@@ -115,7 +115,7 @@ impl BackendConnection {
             retry: Retry::default(),
             is_draining: false,
             counters,
-            published: (0, 0),
+            published: (0, 0, 0),
         }
     }
 
@@ -369,11 +369,13 @@ impl BackendConnection {
 
     /// Publishes this connection's contribution to the gauges.
     pub(crate) fn publish(&mut self) {
-        let is_up = self.purpose == Purpose::Requests && self.admits() != Err(Outcome::BackendDown);
-        let is_up = u64::from(is_up);
-        let (before, after) = (self.published, (is_up, self.waiting() as u64));
+        let is_for_requests = self.purpose == Purpose::Requests;
+        let is_up = u64::from(is_for_requests && self.admits() != Err(Outcome::BackendDown));
+        let is_open = u64::from(is_for_requests && self.state == State::Open);
+        let (before, after) = (self.published, (is_up, is_open, self.waiting() as u64));
         self.counters().connection_up(before.0, after.0);
-        self.counters().in_flight.change(before.1, after.1);
+        self.counters().is_open.change(before.1, after.1);
+        self.counters().in_flight.change(before.2, after.2);
         self.published = after;
     }
 

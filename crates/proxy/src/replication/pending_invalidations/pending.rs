@@ -99,7 +99,9 @@ impl PendingInvalidation {
         let (first, last) = (self.due.min(other.due).max(now), self.due.max(other.due).max(now));
         let between = Some(last.after(first)).filter(|between| !between.is_zero());
         self.linger = self.linger.max(other.linger).max(between);
-        self.late.extend(other.late.iter().filter(|late| late.fate() != Fate::Answered).cloned());
+        let new = |late: &&LateRequest| late.fate() != Fate::Answered && !self.late.iter().any(|known| known.is(late));
+        let added: Vec<LateRequest> = other.late.iter().filter(new).cloned().collect();
+        self.late.extend(added);
         self.due = first;
     }
 
