@@ -95,11 +95,13 @@ mod tests {
         let set =
             |backend: usize, is_up| loops.iter().for_each(|counters| counters.backends[backend].is_open.set(is_up));
         let first = "pool default: 1 of 2 servers are up, 2 needed";
-        (set(0, 1), set(2, 1));
+        set(0, 1);
+        set(2, 1);
         assert_eq!(health.reasons(), [first]);
         set(2, 0);
         assert_eq!(health.reasons(), [first, "pool routed: 0 of 1 servers are up, 1 needed"]);
-        (set(1, 1), set(4, 1));
+        set(1, 1);
+        set(4, 1);
         assert_eq!(health.reasons(), Vec::<String>::new());
         loops[1].backends[1].is_open.set(0);
         assert_eq!(health.reasons(), [first], "one loop cannot reach it");

@@ -239,7 +239,8 @@ mod tests {
         assert_eq!(events(&mut watch, 1, false), [up]);
         let down = |is_over| Event::BackendDown { backend: "b:1".into(), reason: Some(Loss::Timeout), is_over };
         let [first, second] = [0, 1].map(|index: usize| &loops[index].backends[1]);
-        (first.last_loss.set(Loss::Timeout as u64), second.last_loss.set(Loss::Lost as u64));
+        first.last_loss.set(Loss::Timeout as u64);
+        second.last_loss.set(Loss::Lost as u64);
         first.connection_up(1, 0);
         assert_eq!(events(&mut watch, 2, false), [down(false)]);
         second.connection_up(1, 0);

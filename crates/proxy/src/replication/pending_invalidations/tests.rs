@@ -208,7 +208,8 @@ fn lists_that_overflow_together_are_not_withheld_for_as_long_as_their_keys_were_
     };
     let [first, second, heir] = [(); 3].map(|()| PendingInvalidations::default());
     // Keys of the end of the outage come first, so that an old one is too much.
-    (fill(&first, 1, now), fill(&second, 2, Nanos(1)));
+    fill(&first, 1, now);
+    fill(&second, 2, Nanos(1));
     [first, second].iter().for_each(|list| list.pass_on_to(&heir, false, now));
     for now in [now, now + LINGER] {
         assert_eq!(heir.take_due(10, now), [Invalidation::Everything]);
