@@ -206,9 +206,9 @@ fn a_flood_without_sender_or_receiver_is_refused_to_its_client_only() {
         let modest = request(MODEST);
         becomes("the other waits", || metric(address, "queue_length{queue=\"0\"}") >= 4.0);
         other.run("ROLLBACK");
-        assert!(first.join().unwrap() != 503 && modest.join().unwrap() != 503, "{path}");
-        let refused = flood.into_iter().map(|sent| sent.join().unwrap() == 503);
-        assert_eq!(refused.filter(|is_refused| *is_refused).count(), 17, "{path}");
+        // On a busy machine, a request can fail because it has waited for the lock for too long. No other may be refused.
+        [first, modest].into_iter().chain(flood).for_each(|sent| _ = sent.join().unwrap());
+        assert_eq!(metric(address, "refused_total{limit=\"queue-per-sender\"}"), refused + 17.0, "{path}");
     }
     running.stop().unwrap();
 }
