@@ -2,7 +2,7 @@
 
 use crate::config::{Config, LogLevel};
 use crate::control::threads::Worker;
-use crate::observe::log::event::Event;
+use crate::observe::log::event::LogEvent;
 use crate::observe::log::queue::{LogCounters, LogQueue, What};
 use crate::observe::log::watch::{DownBackends, Sources, Watch};
 use crate::observe::log::writer::LogWriter;
@@ -67,7 +67,7 @@ impl Log {
     }
 
     /// Adds an event.
-    pub(crate) fn event(&self, event: Event) {
+    pub(crate) fn event(&self, event: LogEvent) {
         self.queue.add(What::Event(event));
     }
 

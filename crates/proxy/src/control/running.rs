@@ -8,7 +8,7 @@ use crate::control::logging::Log;
 use crate::control::resolve::Resolving;
 use crate::control::threads::Worker;
 use crate::observe::counters::LoopCounters;
-use crate::observe::log::event::{Event, ProcessEvent};
+use crate::observe::log::event::{LogEvent, ProcessEvent};
 use crate::observe::metrics_server::MetricsServer;
 use crate::path::messages::{AcceptMessage, DrainLimits, LoopMessage, NewestAcceptor};
 use crate::replication::pending_invalidations::PendingInvalidations;
@@ -172,7 +172,7 @@ impl Running {
     /// Writes a line about the process to the log.
     pub fn log(&self, event: ProcessEvent) {
         if let Some(log) = &self.log {
-            log.event(Event::Process(event));
+            log.event(LogEvent::Process(event));
         }
     }
 

@@ -41,7 +41,7 @@ pub enum ProcessEvent {
 
 /// What the watch has found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Event {
+pub(crate) enum LogEvent {
     Process(ProcessEvent),
     /// A backend accepts no requests any more, or did not for a moment.
     BackendDown {
@@ -63,11 +63,11 @@ pub(crate) enum Event {
     },
 }
 
-impl Event {
+impl LogEvent {
     pub(crate) fn line(&self) -> Line {
         match self {
-            Event::Process(event) => process_line(event),
-            Event::BackendDown { backend, reason, is_over } => {
+            LogEvent::Process(event) => process_line(event),
+            LogEvent::BackendDown { backend, reason, is_over } => {
                 let (name, reason) = (reason.map(Loss::name), reason.map_or("for an unknown reason", Loss::text));
                 let message = match is_over {
                     false => format!("backend {backend} is down, because {reason}"),
@@ -76,13 +76,13 @@ impl Event {
                 let fields = vec![("backend", backend.clone().into()), ("reason", name.into())];
                 Line { level: LogLevel::Warn, event: "backend_down", message, fields }
             }
-            Event::BackendUp { backend, down } => {
+            LogEvent::BackendUp { backend, down } => {
                 let seconds = (down.as_secs_f64() * 10.0).round() / 10.0;
                 let message = format!("backend {backend} is up again after {seconds:.1} s");
                 let fields = vec![("backend", backend.clone().into()), ("down_s", seconds.into())];
                 Line { level: LogLevel::Info, event: "backend_up", message, fields }
             }
-            Event::Counted { level, event, count, message } => {
+            LogEvent::Counted { level, event, count, message } => {
                 Line { level: *level, event, message: message.clone(), fields: vec![("count", (*count).into())] }
             }
         }

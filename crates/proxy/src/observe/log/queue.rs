@@ -1,6 +1,6 @@
 //! The queue of lines that wait for the log's thread. It has a limit: a line that finds no room is lost, and counted.
 
-use crate::observe::log::event::Event;
+use crate::observe::log::event::LogEvent;
 use crate::observe::log::slow_request::SlowRequest;
 use clock::unix_now;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(crate) struct Entry {
 /// What a line is about.
 #[derive(Debug)]
 pub(crate) enum What {
-    Event(Event),
+    Event(LogEvent),
     Slow(Box<SlowRequest>),
 }
 

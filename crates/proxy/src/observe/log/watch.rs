@@ -3,7 +3,7 @@
 
 use crate::config::{Config, LogLevel};
 use crate::observe::counters::{AcceptCounters, BackendCounters, Counter, LoopCounters, Loss};
-use crate::observe::log::event::Event;
+use crate::observe::log::event::LogEvent;
 use crate::observe::log::queue::LogCounters;
 use clock::Nanos;
 use records::Outcome;
@@ -102,7 +102,7 @@ impl Watch {
     }
 
     /// Reports what has changed. At the end, also what was collected and not reported yet.
-    pub(crate) fn look(&mut self, now: Nanos, is_end: bool, mut report: impl FnMut(Event)) {
+    pub(crate) fn look(&mut self, now: Nanos, is_end: bool, mut report: impl FnMut(LogEvent)) {
         let sources = &self.sources;
         let mut down = self.down.lock().unwrap_or_else(PoisonError::into_inner);
         for (index, state) in self.backends.iter_mut().enumerate() {
@@ -117,12 +117,12 @@ impl Watch {
                 // At the start nothing is connected, and nothing has been lost.
                 (None, false) if reason.is_some() => {
                     down.insert(backend.clone(), now);
-                    report(Event::BackendDown { backend, reason, is_over: false });
+                    report(LogEvent::BackendDown { backend, reason, is_over: false });
                 }
-                (None, true) if was_ejected => report(Event::BackendDown { backend, reason, is_over: true }),
+                (None, true) if was_ejected => report(LogEvent::BackendDown { backend, reason, is_over: true }),
                 (Some(since), true) => {
                     down.remove(&backend);
-                    report(Event::BackendUp { backend, down: now.after(since) });
+                    report(LogEvent::BackendUp { backend, down: now.after(since) });
                 }
                 _ => {}
             }
@@ -133,7 +133,7 @@ impl Watch {
             if total > counted.reported && (is_end || now >= counted.quiet_until) {
                 let count = total - counted.reported;
                 let Kind { level, event, ref text, .. } = counted.kind;
-                report(Event::Counted { level, event, count, message: format!("{count} {text}") });
+                report(LogEvent::Counted { level, event, count, message: format!("{count} {text}") });
                 (counted.reported, counted.quiet_until) = (total, now + PAUSE);
             }
         }
@@ -214,7 +214,7 @@ mod tests {
         Watch::new(&config, Sources { loops, accept: Arc::default(), log: Arc::default() }, Arc::default())
     }
 
-    fn events(watch: &mut Watch, at_s: u64, is_end: bool) -> Vec<Event> {
+    fn events(watch: &mut Watch, at_s: u64, is_end: bool) -> Vec<LogEvent> {
         let mut found = Vec::new();
         watch.look(Nanos(at_s * 1_000_000_000), is_end, |event| found.push(event));
         found
@@ -229,15 +229,15 @@ mod tests {
         let reason = Some(Loss::Unreachable);
         assert_eq!(
             events(&mut watch, 0, false),
-            [Event::BackendDown { backend: "a:1".into(), reason, is_over: false }],
+            [LogEvent::BackendDown { backend: "a:1".into(), reason, is_over: false }],
             "it was never up"
         );
         for counters in &loops {
             counters.backends.iter().for_each(|backend| backend.connection_up(0, 1));
         }
-        let up = Event::BackendUp { backend: "a:1".into(), down: Duration::from_secs(1) };
+        let up = LogEvent::BackendUp { backend: "a:1".into(), down: Duration::from_secs(1) };
         assert_eq!(events(&mut watch, 1, false), [up]);
-        let down = |is_over| Event::BackendDown { backend: "b:1".into(), reason: Some(Loss::Timeout), is_over };
+        let down = |is_over| LogEvent::BackendDown { backend: "b:1".into(), reason: Some(Loss::Timeout), is_over };
         let [first, second] = [0, 1].map(|index: usize| &loops[index].backends[1]);
         first.last_loss.set(Loss::Timeout as u64);
         second.last_loss.set(Loss::Lost as u64);
@@ -248,7 +248,7 @@ mod tests {
         first.connection_up(0, 1);
         assert_eq!(events(&mut watch, 4, false), []);
         second.connection_up(0, 1);
-        let up = Event::BackendUp { backend: "b:1".into(), down: Duration::from_secs(3) };
+        let up = LogEvent::BackendUp { backend: "b:1".into(), down: Duration::from_secs(3) };
         assert_eq!(events(&mut watch, 5, false), [up]);
         first.connection_up(1, 0);
         first.connection_up(0, 1);
@@ -263,7 +263,7 @@ mod tests {
         for second in 0..25 {
             watch.sources.accept.refused.add(10);
             for event in events(&mut watch, second, second == 24) {
-                let Event::Counted { event, count, message, .. } = event else { panic!("{event:?}") };
+                let LogEvent::Counted { event, count, message, .. } = event else { panic!("{event:?}") };
                 assert!(event == "clients_refused" && message.starts_with(&format!("{count} clients were refused")));
                 counts.push(count);
             }
