@@ -22,6 +22,7 @@ import time
 import urllib.request
 from pathlib import Path
 
+from fault_proxy import is_line
 from fault_servers import Server
 from hostile_clients import LARGE_BYTES, LARGE_KEYS, Place, misbehave
 from hostile_servers import HostileServer
@@ -93,7 +94,7 @@ class Proxy:
             f'listen = ["127.0.0.1:0", "tls:127.0.0.1:0"]\nmetrics = "127.0.0.1:0"\nloops = 2\n'
             f'control = "{self.control}"\ntls-certificate = "{certificate}"\ntls-key = "{key}"\n'
             f'tls-handshake-timeout = "1s"\nclient-request-timeout = "3s"\nclient-unread-timeout = "5s"\n'
-            f'metrics-timeout = "2s"\n{DISCIPLINES[discipline]}\n'
+            f'metrics-timeout = "2s"\nlog-format = "json"\nslow-requests = "1ms"\n{DISCIPLINES[discipline]}\n'
             f'[[pools]]\nname = "calm"\nservers = {json.dumps([f"127.0.0.1:{server.port}" for server in servers])}\n'
             f'timeouts = {{ connect = "10s", read = "10s", write = "10s" }}\n'
             f'[[pools]]\nname = "wild"\nservers = {json.dumps([server.address for server in wild])}\n'
@@ -133,14 +134,14 @@ class Proxy:
         return int(re.search(r"VmRSS:\s+(\d+) kB", (self.folder / "status").read_text()).group(1)) << 10
 
     def stop(self):
-        """Stop the proxy; return its exit code and its standard error."""
+        """Stop the proxy; return its exit code and what its standard error has besides lines of the log."""
         self.process.send_signal(signal.SIGTERM)
         try:
             code = self.process.wait(timeout=30)
         except subprocess.TimeoutExpired:
             code = "none in 30 s"
         self.errors.seek(0)
-        return code, self.errors.read()
+        return code, "".join(line for line in self.errors if not is_line(line))
 
     def end(self):
         """Kill the proxy if it still runs."""
