@@ -57,7 +57,11 @@ mod tests {
         assert_eq!(changes(&before, &before), Vec::<String>::new());
         let expected = ["loops was 2 and is 3", "pools.0.servers.1.address was \"b:1\" and is \"c:1\""];
         assert_eq!(changes(&before, &settings(Some(3), &["a:1", "c:1"])), expected);
-        let expected = ["loops = 2 was removed", "pools.0.servers.2.address = \"c:1\" was added"];
+        let expected = [
+            "loops = 2 was removed",
+            "pools.0.servers.2.address = \"c:1\" was added",
+            "pools.0.servers.2.weight = 1 was added",
+        ];
         assert_eq!(changes(&before, &settings(None, &["a:1", "b:1", "c:1"])), expected);
     }
 }
