@@ -1,24 +1,19 @@
 //! What every server does once it runs: prints one line, and waits for SIGTERM or SIGINT.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::Write;
-use std::sync::mpsc::sync_channel;
-use std::thread::Builder;
-use std::time::Duration;
 
-/// How long a line may take to be printed. After that, the server goes on without it.
-const PRINT_WAIT: Duration = Duration::from_secs(1);
+/// How long a line waits for a reader of a full pipe. After that, the server goes on without it.
+const PRINT_WAIT: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
 /// Prints a line and flushes it, because the reader of a pipe waits for it. A reader that has exited, or that does not read, does
 /// not stop a server.
 pub(crate) fn announce(line: &str) {
-    let (line, (sender, printed)) = (line.to_string(), sync_channel::<()>(1));
-    let print = move || {
-        let mut out = std::io::stdout().lock();
+    let mut out = std::io::stdout().lock();
+    // A pipe is writable if it has room for a page, and no line is as long.
+    let is_writable = poll(&mut [PollFd::new(&out, PollFlags::OUT)], Some(&PRINT_WAIT)).is_ok_and(|ready| ready > 0);
+    if is_writable {
         let _ = writeln!(out, "{line}").and_then(|()| out.flush());
-        drop(sender);
-    };
-    if Builder::new().name("announce".into()).spawn(print).is_ok() {
-        let _ = printed.recv_timeout(PRINT_WAIT);
     }
 }
 
