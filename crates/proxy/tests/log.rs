@@ -312,6 +312,24 @@ fn an_output_that_fails_or_blocks_delays_no_request_and_loses_lines_that_are_cou
 }
 
 #[test]
+fn a_line_after_one_that_was_broken_off_begins_on_a_line_of_its_own() {
+    let written = Arc::new(Mutex::new(Vec::new()));
+    let lines = written.clone();
+    let output = LogOutput::new(move |line| {
+        let mut lines = lines.lock().unwrap();
+        lines.push(line.to_vec());
+        if lines.len() == 1 { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+    });
+    let server = Server::start();
+    let proxy = proxy(&[server.address()], LogConfig { output, ..LogConfig::default() }, |_| ());
+    let running = proxy.running.as_ref().unwrap();
+    (0..3).for_each(|number| running.log(ProcessEvent::Warning { text: number.to_string() }));
+    drop(proxy);
+    let begins: Vec<bool> = written.lock().unwrap().iter().map(|line| line.starts_with(b"\n")).collect();
+    assert_eq!(begins[..3], [false, true, false]);
+}
+
+#[test]
 fn a_reload_ends_the_watch_of_the_old_configuration() {
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let (before, after, server) = (Lines::default(), Lines::default(), Server::start());
