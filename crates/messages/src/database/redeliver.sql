@@ -47,7 +47,7 @@ WITH due AS MATERIALIZED (
     FROM removed WHERE to_id IS NOT NULL AND dead_id IS NOT NULL
 ), lost AS (
     INSERT INTO lost_lease (queue_id, id, secret)
-    SELECT queue_id, id, lease_secret FROM removed WHERE dead_id IS NOT NULL AND lease_secret IS NOT NULL
+    SELECT queue_id, id, lease_secret FROM removed WHERE to_id IS NOT NULL AND dead_id IS NOT NULL AND lease_secret IS NOT NULL
     ON CONFLICT DO NOTHING
 )
 SELECT count(*) AS messages, CASE WHEN to_id IS NOT NULL THEN coalesce(dead_name, name) END AS queue,
