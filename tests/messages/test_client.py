@@ -83,6 +83,22 @@ def test_received_messages_are_acknowledged_extended_or_nacked(client, queue):
     assert client.receive(queue) is None and client.queue(queue)["invisible"] == 1
 
 
+def test_a_dead_letter_has_its_origin(client, queue):
+    dead = f"{queue}-dead"
+    client.create_queue(dead)
+    client.create_queue(queue, attempts=1, dead_letter_queue=dead, backoff_s=60)
+    assert client.queue(queue)["backoff"] == "1m"
+    client.send(queue, "poison")
+    received = client.receive(queue)
+    assert received.dead_letter is None
+    client.nack(received.lease_token)
+    letter = client.receive(dead, wait_s=10)
+    assert (letter.id, letter.dead_letter["queue"], letter.dead_letter["attempts"]) == (received.id, queue, 1)
+    assert letter.dead_letter["reason"] == "nacked" and hash(letter)
+    client.nack(letter.lease_token)
+    assert [message.dead_letter for message in client.pop_batch(2, dead)] == [letter.dead_letter]
+
+
 def test_a_send_with_a_key_is_done_once(client, queue):
     numbers = {client.send(queue, "x", key="k-1") for _ in range(3)}
     assert len(numbers) == 1 and client.pop(queue).id in numbers and client.pop(queue) is None
@@ -171,6 +187,13 @@ def test_requests_in_doubt_are_never_retried(step):
     transport, client = scripted(step)
     with pytest.raises(InDoubtError, match="POST http://service/v1/queues/q"):
         client.pop("q")
+    assert transport.asked == 1
+
+
+def test_a_deletion_in_doubt_is_not_retried_whatever_the_name_of_the_queue():
+    transport, client = scripted(httpx.ReadError("gone"))
+    with pytest.raises(InDoubtError):
+        client.delete_queue("to-acknowledge")
     assert transport.asked == 1
 
 

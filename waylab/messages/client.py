@@ -76,6 +76,7 @@ class Client:
         queue: str,
         *,
         attempts: int | None = None,
+        backoff_s: float | None = None,
         dead_letter_queue: str | None = None,
         expiry_s: float | None = None,
         lease_s: float | None = None,
@@ -83,6 +84,7 @@ class Client:
         """Create a queue, and return whether it is new. Any setting replaces all settings of an existing queue."""
         settings = {
             "attempts": attempts,
+            "backoff": duration(backoff_s),
             "dead_letter_queue": dead_letter_queue,
             "expiry": duration(expiry_s),
             "lease": duration(lease_s),
@@ -285,7 +287,8 @@ class Client:
             timeout=self._timeout_s + wait_s,
         )
         # A repeated acknowledgement succeeds, and a send with a key is stored once.
-        is_repeatable = key is not None or path.endswith("acknowledge")
+        is_acknowledgement = path.startswith("/v1/leases") and path.endswith("acknowledge")
+        is_repeatable = key is not None or is_acknowledgement
         deadline_s = time.monotonic() + self._retry_for_s
         pause_s = _FIRST_PAUSE_S
         while True:

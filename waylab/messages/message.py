@@ -1,6 +1,7 @@
 """Messages as clients send and receive them, and the parsing of their headers and documents."""
 
 import base64
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,6 +23,8 @@ class Message:
         body: as it was sent.
         lease_token: of a received message: acknowledges, extends or nacks it.
         attempt: of a received message: how often it was received; the first time is 1.
+        dead_letter: of a dead letter: its `queue`, its `attempts` there, the times of its first and last receive,
+            and the `reason`.
 
     """
 
@@ -33,6 +36,7 @@ class Message:
     body: bytes = field(repr=False)
     lease_token: str | None = None
     attempt: int | None = None
+    dead_letter: Mapping[str, Any] | None = field(default=None, hash=False)
 
     @property
     def text(self) -> str:
@@ -72,6 +76,9 @@ def of_headers(headers: Mapping[str, str], body: bytes) -> Message:
         body=body,
         lease_token=headers.get("waystage-lease-token"),
         attempt=int(headers["waystage-attempt"]) if "waystage-attempt" in headers else None,
+        dead_letter=json.loads(headers["waystage-dead-letter"])
+        if "waystage-dead-letter" in headers
+        else None,
     )
 
 
@@ -86,6 +93,7 @@ def of_document(document: Mapping[str, Any]) -> Message:
         body=base64.b64decode(document["body_base64"]),
         lease_token=document.get("lease_token"),
         attempt=document.get("attempt"),
+        dead_letter=document.get("dead_letter"),
     )
 
 

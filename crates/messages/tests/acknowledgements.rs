@@ -135,6 +135,23 @@ fn a_batch_that_was_applied_in_part_is_in_doubt() {
     running.stop().unwrap();
 }
 
+/// A message that expires during its last attempt is deleted. It does not move to the dead-letter queue, so its lease is not lost.
+#[test]
+fn a_late_acknowledgement_of_an_expired_message_succeeds() {
+    let Some(database) = Database::start() else { return };
+    let running = serve(&database.config());
+    let mut client = Client::connect(running.address(), "alice");
+    make(&mut client, "dead", "");
+    make(&mut client, "jobs", r#"{"attempts":1,"dead_letter_queue":"dead"}"#);
+    client.send("/v1/queues/jobs/messages?expiry=1h", "work");
+    let job = receive(&mut client, "jobs", "lease=1h");
+    database.run("UPDATE invisible_message SET expires_at = now() - interval '1 second', due_at = now()");
+    database.becomes_zero(INVISIBLE);
+    assert_eq!(counts(&mut client, "dead"), (0, 0));
+    assert_eq!(lease_action(&mut client, &job, "acknowledge"), 204);
+    running.stop().unwrap();
+}
+
 #[test]
 fn lost_leases_are_deleted_with_their_queue_or_after_their_retention() {
     let Some(database) = Database::start() else { return };

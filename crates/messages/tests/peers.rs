@@ -101,3 +101,29 @@ fn a_poll_ends_when_its_queue_is_deleted_and_created_again() {
     here.stop().unwrap();
     there.stop().unwrap();
 }
+
+/// Services in different schemas of one database have different queues, which can have the same name.
+#[test]
+fn a_deletion_in_another_schema_does_not_end_a_poll() {
+    let Some(database) = Database::start() else { return };
+    database
+        .run("CREATE ROLE other LOGIN; CREATE SCHEMA AUTHORIZATION other; ALTER ROLE other SET search_path = other");
+    let config = database.config();
+    let other = Config { database: config.database.replace("user=waystage", "user=other"), ..config.clone() };
+    let (here, there) = (serve(&config), serve(&other));
+    let [mut client, mut stranger] = [&here, &there].map(|service| Client::connect(service.address(), "alice"));
+    for client in [&mut client, &mut stranger] {
+        assert_eq!(client.short("PUT", "/v1/queues/q").0, 201);
+    }
+    while database.number(LISTENING) < 3 {
+        sleep(Duration::from_millis(20));
+    }
+    let waiting = poll(here.address());
+    // Long enough for the poll to be announced, and for the notification of the deletion.
+    sleep(Duration::from_millis(700));
+    assert_eq!(stranger.short("DELETE", "/v1/queues/q").0, 204);
+    sleep(Duration::from_millis(700));
+    assert_eq!(soon(waiting, || client.send("/v1/queues/q/messages", "here")), (200, "here".into()));
+    here.stop().unwrap();
+    there.stop().unwrap();
+}

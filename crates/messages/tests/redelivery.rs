@@ -69,6 +69,34 @@ fn a_message_that_cannot_be_redelivered_is_set_aside_and_reported() {
     running.stop().unwrap();
 }
 
+/// Other messages wait for the attempts to redeliver them, so there must not be many.
+#[test]
+fn each_message_that_cannot_be_redelivered_costs_about_one_attempt() {
+    const BAD: i64 = 300;
+    const FAILED: &str = "SELECT xact_rollback::bigint FROM pg_stat_database WHERE datname = current_database()";
+    let Some(database) = Database::start() else { return };
+    let running = serve(&database.config());
+    let mut client = Client::connect(running.address(), "alice");
+    make(&mut client, "bad", "");
+    make(&mut client, "jobs", "");
+    client.send("/v1/queues/jobs/messages", "work");
+    receive(&mut client, "jobs", "lease=1h");
+    let before = database.number(FAILED);
+    database.run(&format!(
+        "INSERT INTO message (id, queue_id, receiver, sender, body)
+         SELECT -g, (SELECT id FROM queue WHERE name = 'bad'), '', 'x', 'x' FROM generate_series(1, {BAD}) AS g;
+         INSERT INTO invisible_message (id, queue_id, receiver, sender, sent_at, body, attempts, due_at)
+         SELECT id, queue_id, receiver, sender, sent_at, body, 0, now() - interval '1 minute' FROM message WHERE id < 0;
+         UPDATE invisible_message SET due_at = now() WHERE id > 0"
+    ));
+    becomes(&mut client, "GET", "/v1/queues/jobs/messages/head", 200);
+    // PostgreSQL reports the statistics of a connection after a second.
+    std::thread::sleep(Duration::from_millis(2500));
+    let failed = database.number(FAILED) - before;
+    assert!(failed < 2 * BAD, "{failed} failed statements for {BAD} messages");
+    running.stop().unwrap();
+}
+
 #[test]
 fn a_locked_queue_delays_only_its_own_messages() {
     let Some(database) = Database::start() else { return };

@@ -32,3 +32,17 @@ fn an_older_database_is_migrated_and_a_newer_one_is_refused() {
     let error = messages::start(&database.config(), clock::Clock::monotonic()).unwrap_err().to_string();
     assert!(error.contains("step 1000 of the schema") && !error.contains('\n'), "{error}");
 }
+
+/// The role's search path begins with a schema of the role's name, which was created after the tables.
+#[test]
+fn an_upgrade_changes_the_tables_where_they_are() {
+    let Some(database) = Database::start() else { return };
+    database.run(FIRST_STEP);
+    database.run(LEFT);
+    database.run("CREATE SCHEMA waystage");
+    let running = serve(&database.config());
+    let mut client = Client::connect(running.address(), "alice");
+    assert_eq!(client.short("POST", "/v1/queues/orders/messages:pop?for=bob"), (200, "two apples".into()));
+    running.stop().unwrap();
+    assert_eq!(database.number("SELECT count(*) FROM pg_class WHERE relnamespace = 'waystage'::regnamespace"), 0);
+}

@@ -74,7 +74,8 @@ fn find(text: &str, host: &Config) -> Option<String> {
         _ => "localhost".into(),
     };
     let port = host.get_ports().first().unwrap_or(&5432).to_string();
-    let user = host.get_user().unwrap_or_default().to_string();
+    // As in libpq, the user of the operating system is the default.
+    let user = host.get_user().map_or_else(|| whoami::username().unwrap_or_default(), str::to_string);
     let database = host.get_dbname().map_or_else(|| user.clone(), str::to_string);
     let wanted = [name, port, database, user];
     text.lines().filter(|line| !line.starts_with('#')).map(fields).find_map(|fields| {
@@ -140,7 +141,9 @@ mod tests {
     fn the_password_file_is_read_for_each_host() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("passwords");
-        fs::write(&path, "# comment\na:1:d:me:on\\:e\\\\\nlocalhost:*:*:me:two\n*:*:*:you:three\nshort\n").unwrap();
+        let own = whoami::username().unwrap();
+        let lines = "# comment\na:1:d:me:on\\:e\\\\\nlocalhost:*:*:me:two\n*:*:*:you:three\nshort";
+        fs::write(&path, format!("{lines}\nc:*:{own}:{own}:four\n")).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         let variable = |name: &str| (name == "PGPASSFILE").then(|| path.display().to_string());
         let password = |text: &str| {
@@ -152,6 +155,7 @@ mod tests {
         assert_eq!(password("host=/run user=me").unwrap(), "two");
         assert_eq!(password("host=b user=you").unwrap(), "three");
         assert_eq!(password("host=b user=you password=own").unwrap(), "own");
+        assert_eq!(password("host=c").unwrap(), "four", "the user of the operating system, and a database of its name");
         assert_eq!(password("host=b user=me"), None);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         let error = add_passwords(&mut ["host=a user=me".parse().unwrap()], &variable).unwrap_err();

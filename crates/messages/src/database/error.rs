@@ -26,19 +26,40 @@ pub(crate) enum DatabaseError {
     Schema(#[from] SchemaError),
 }
 
-/// The role lacks a privilege.
+/// The tables of the service that a step changes or that are read before it.
+const TABLES: [&str; 6] = ["waystage_schema", "queue", "message", "invisible_message", "idempotency_key", "lost_lease"];
+
+/// The role lacks a privilege, or no schema of its `search_path` exists and can be used.
 fn is_forbidden(error: &tokio_postgres::Error) -> bool {
-    error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE)
+    [&SqlState::INSUFFICIENT_PRIVILEGE, &SqlState::INVALID_SCHEMA_NAME].iter().any(|code| error.code() == Some(code))
+}
+
+/// The client has refused to go on: the server wants a password and there is none, or a method that the client does not support. The
+/// library has no codes for these errors.
+fn is_refused_by_client(error: &tokio_postgres::Error) -> bool {
+    let text = error.to_string();
+    error.code().is_none()
+        && ["invalid configuration", "authentication error"].iter().any(|kind| text.starts_with(kind))
 }
 
 /// What to do about a missing privilege. PostgreSQL 15 and newer give no role CREATE in the schema public.
 fn remedy(error: &tokio_postgres::Error) -> &'static str {
-    match is_forbidden(error) {
-        true => {
+    let message = error.as_db_error().map(|reported| reported.message()).unwrap_or_default();
+    let is_about_table =
+        message.split(|letter: char| !letter.is_alphanumeric() && letter != '_').any(|word| TABLES.contains(&word));
+    match error.code() {
+        Some(&SqlState::INVALID_SCHEMA_NAME) => {
+            ": the search_path of the role names no schema that exists and that it can use; correct it, or as the owner of the database \
+             run GRANT USAGE, CREATE ON SCHEMA public TO the role of the service"
+        }
+        Some(&SqlState::INSUFFICIENT_PRIVILEGE) if is_about_table => {
+            ": the tables belong to another role; use that role, or run GRANT that role TO the role of the service"
+        }
+        Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
             ": as the owner of the database run GRANT USAGE, CREATE ON SCHEMA public TO the role of the service, or \
              CREATE SCHEMA AUTHORIZATION that role"
         }
-        false => "",
+        _ => "",
     }
 }
 
@@ -88,7 +109,7 @@ impl DatabaseError {
             DatabaseError::Schema(_) | DatabaseError::Pooler => true,
             DatabaseError::Postgres(error) => {
                 let is_refused = |code: &SqlState| code.code().starts_with("28") || code.code().starts_with("3D");
-                error.code().is_some_and(is_refused) || is_forbidden(error)
+                error.code().is_some_and(is_refused) || is_forbidden(error) || is_refused_by_client(error)
             }
         }
     }

@@ -15,6 +15,8 @@ use tokio_postgres::Statement;
 
 /// Pause between two rounds while messages are taken out.
 const PAUSE: Duration = Duration::from_millis(50);
+/// Pause after a round that failed.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// A round without anything to read.
 const IDLE_ROUND: Duration = Duration::from_secs(10);
 /// Pairs in one round.
@@ -61,18 +63,24 @@ pub(crate) async fn run(
 ) {
     let mut reader: Option<Reader> = None;
     loop {
-        health.note_round(BackgroundLoop::LowWater);
         // Without anything to read, the round is empty.
         if !all.has_stale() && tokio::time::timeout(IDLE_ROUND, all.stale.notified()).await.is_err() {
+            health.note_round(BackgroundLoop::LowWater);
             continue;
         }
-        if let Err(error) = round(&all, &database, &clock, &mut reader).await {
-            let reason = one_line(&error);
-            journal.note_connect_failure(&reason);
-            health.note_failure(BackgroundLoop::LowWater, reason);
-            reader = None;
+        match round(&all, &database, &clock, &mut reader).await {
+            Ok(()) => {
+                health.note_round(BackgroundLoop::LowWater);
+                tokio::time::sleep(PAUSE).await;
+            }
+            Err(error) => {
+                let reason = one_line(&error);
+                journal.note_connect_failure(&reason);
+                health.note_failure(BackgroundLoop::LowWater, reason);
+                reader = None;
+                tokio::time::sleep(RETRY_AFTER).await;
+            }
         }
-        tokio::time::sleep(PAUSE).await;
     }
 }
 

@@ -14,9 +14,10 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::MissedTickBehavior;
 
-const LISTEN: &str = "LISTEN waystage_messages";
+/// The channel of the schema with the tables. Services in other schemas of the database have other queues.
+const CHANNEL: &str = "SELECT 'waystage_messages_' || relnamespace FROM pg_class WHERE oid = to_regclass('queue')";
 /// Notifications need not be on disk; the setting applies to this transaction only.
-const NOTIFY: &str = "SELECT set_config('synchronous_commit', 'off', true), pg_notify('waystage_messages', $1)";
+const NOTIFY: &str = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, $2)";
 /// How often a service announces its waiting polls.
 const ANNOUNCE_EVERY: Duration = Duration::from_secs(2);
 /// Two announcements can be lost.
@@ -105,7 +106,11 @@ impl Peers {
     /// Runs until the connection ends.
     async fn exchange(&self, database: &Database, health: &Health) -> Result<(), DatabaseError> {
         let (client, mut notifications) = database.connect_listening().await?;
-        client.batch_execute(LISTEN).await?;
+        let rows = client.query(CHANNEL, &[]).await?;
+        // The tables may not exist yet.
+        let Some(channel) = rows.first().map(|row| row.get::<_, String>(0)) else { return Ok(()) };
+        let listen = format!("LISTEN {channel}");
+        client.batch_execute(&listen).await?;
         let notify = client.prepare(NOTIFY).await?;
         // The first tick is immediate.
         let mut again = tokio::time::interval(ANNOUNCE_EVERY);
@@ -120,12 +125,12 @@ impl Peers {
                 _ = again.tick() => {
                     self.announce_polls();
                     // Its reply shows that the connection is not silent.
-                    client.batch_execute(LISTEN).await?;
+                    client.batch_execute(&listen).await?;
                     health.note_round(BackgroundLoop::Peers);
                 }
             }
             for text in self.outgoing() {
-                client.execute(&notify, &[&text]).await?;
+                client.execute(&notify, &[&channel, &text]).await?;
             }
         }
     }

@@ -19,7 +19,7 @@ WITH due AS MATERIALIZED (
     UPDATE invisible_message AS m SET is_backing_off = true, due_at = now() + target.backoff_ms * interval '1 millisecond'
     FROM target WHERE target.is_postponed AND m.ctid = target.row
 ), locked AS MATERIALIZED (
-    -- The transaction that ends a queue's era waits for these locks. Ordered, so that it cannot deadlock with this one.
+    -- The eras of these queues do not end while their rows are locked.
     SELECT queue.id, queue.min_redelivered_id FROM queue WHERE id IN (SELECT to_id FROM target WHERE NOT is_postponed)
     ORDER BY id FOR UPDATE SKIP LOCKED
 ), movable AS MATERIALIZED (
@@ -47,7 +47,7 @@ WITH due AS MATERIALIZED (
     FROM removed WHERE to_id IS NOT NULL AND dead_id IS NOT NULL
 ), lost AS (
     INSERT INTO lost_lease (queue_id, id, secret)
-    SELECT queue_id, id, lease_secret FROM removed WHERE dead_id IS NOT NULL AND lease_secret IS NOT NULL
+    SELECT queue_id, id, lease_secret FROM removed WHERE to_id IS NOT NULL AND dead_id IS NOT NULL AND lease_secret IS NOT NULL
     ON CONFLICT DO NOTHING
 )
 SELECT count(*) AS messages, CASE WHEN to_id IS NOT NULL THEN coalesce(dead_name, name) END AS queue,

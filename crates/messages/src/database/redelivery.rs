@@ -157,13 +157,11 @@ impl RedeliverySession {
         let mut limit = BATCH;
         loop {
             match self.redeliver_batch(limit, around).await {
-                Ok(true) => {}
+                // Other messages nearby may also be refused, so the batches grow slowly.
+                Ok(true) => limit = (2 * limit).min(BATCH),
                 Ok(false) => return Ok(()),
                 Err(error) if error.is_about_rows() && limit > 1 => limit /= 2,
-                Err(error) if error.is_about_rows() => {
-                    self.set_first_aside(&error, around).await?;
-                    limit = BATCH;
-                }
+                Err(error) if error.is_about_rows() => self.set_first_aside(&error, around).await?,
                 Err(error) => return Err(error),
             }
             around.health.note_round(BackgroundLoop::Redelivery);

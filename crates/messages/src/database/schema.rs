@@ -38,6 +38,9 @@ const FENCE: &str = "SELECT pg_advisory_lock_shared(1463904085, $1)";
 const CLOSE_FENCES: &str = "SELECT number FROM generate_series(0, $1 - 1) AS t (number)
     WHERE NOT pg_try_advisory_xact_lock(1463904085, number) ORDER BY number LIMIT 1";
 
+/// All steps change the schema that has the tables, also if the search path meanwhile begins with another one.
+const STAY: &str = "SELECT set_config('search_path', quote_ident(nspname), true)
+    FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE pg_class.oid = to_regclass('waystage_schema')";
 const CREATE: &str = "CREATE TABLE IF NOT EXISTS waystage_schema (step integer NOT NULL);
     ALTER TABLE waystage_schema ADD COLUMN IF NOT EXISTS oldest_program integer";
 /// The latest step, and the oldest program that can use the tables after all steps: a later step cannot admit a program that an earlier one
@@ -98,6 +101,7 @@ pub(crate) async fn migrate(client: &mut Client, steps: &[Step]) -> Result<(), S
     // A step may take as long as it needs on a large table.
     transaction.batch_execute("SET LOCAL statement_timeout = 0").await?;
     transaction.batch_execute(LOCK).await?;
+    transaction.batch_execute(STAY).await?;
     transaction.batch_execute(CREATE).await?;
     // Another service may have run them meanwhile.
     let row = transaction.query_one("SELECT coalesce(max(step), 0) FROM waystage_schema", &[]).await?;

@@ -66,10 +66,10 @@ impl Browsers {
             )));
         }
         match text(&head.headers, &SEC_FETCH_SITE) {
-            Some(site @ ("cross-site" | "same-site")) => {
+            None | Some("same-origin" | "none") => Ok(()),
+            Some(site) => {
                 Err(Problem::foreign_origin(format!("a page of another origin ({site}) may not use this service")))
             }
-            _ => Ok(()),
         }
     }
 }
@@ -92,9 +92,10 @@ fn is_origin_of(scheme: &str, host: &Authority, origin: &str) -> bool {
 fn host(head: &Parts) -> Option<Authority> {
     let given = text(&head.headers, &header::HOST).map(|host| host.parse::<Authority>());
     match given {
-        Some(Ok(host)) => Some(host),
+        // A host has no user name before it.
+        Some(Ok(host)) if !host.as_str().contains('@') => Some(host),
         // A text that is not a host is not allowed.
-        Some(Err(_)) => Some(Authority::from_static("invalid")),
+        Some(_) => Some(Authority::from_static("invalid")),
         None => head.uri.authority().cloned(),
     }
 }
@@ -106,9 +107,12 @@ fn is_allowed(host: &Authority, hosts: &[String]) -> bool {
     address.parse::<IpAddr>().is_ok() || hosts.contains(&name)
 }
 
-/// A header as text. A value that is not text becomes "?", so that it does not count as a missing header.
+/// A header as text. A value that is not text becomes "?", so that it does not count as a missing header. So do several values, of which
+/// another program may use another one.
 fn text<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
-    headers.get(name).map(|value| value.to_str().unwrap_or("?"))
+    let mut values = headers.get_all(name).iter();
+    let first = values.next()?;
+    Some(if values.next().is_none() { first.to_str().unwrap_or("?") } else { "?" })
 }
 
 #[cfg(test)]
@@ -153,6 +157,13 @@ mod tests {
             (403, &[host, ("sec-fetch-site", "same-site")]),
             (200, &[host, ("sec-fetch-site", "same-origin")]),
             (200, &[host, ("sec-fetch-site", "none")]),
+            // No browser sends these, but a program between may read them in another way than the service.
+            (403, &[host, ("host", "evil.example")]),
+            (403, &[("host", "evil@localhost:8080")]),
+            (403, &[host, ("origin", "http://localhost:8080"), ("origin", "https://evil.example")]),
+            (403, &[host, ("sec-fetch-site", "Cross-Site")]),
+            (403, &[host, ("sec-fetch-site", "something-new")]),
+            (403, &[host, ("sec-fetch-site", "none"), ("sec-fetch-site", "cross-site")]),
         ] {
             assert_eq!(status(&browsers, headers), expected, "{headers:?}");
         }

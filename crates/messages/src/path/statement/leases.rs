@@ -32,6 +32,13 @@ pub(crate) struct LeaseOutcome {
     pub(crate) is_undecided: bool,
 }
 
+/// How often an extension or a nack runs in all. A statement that waits for another transaction to change a message's row misses the row,
+/// because its snapshot does not contain the new version.
+const TRIES: usize = 2;
+
+/// The same for acknowledgements, each of two statements. Further ones run only if a message is still there.
+const ACKNOWLEDGEMENTS: usize = 10;
+
 /// What has become of one lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum Applied {
@@ -87,28 +94,50 @@ impl Statements {
         leases: &[(&LeaseToken, i64)],
         applied: &mut [Applied],
     ) -> Result<(), Error> {
-        let Columns { queues, ids, secrets, times_ms } = Columns::of(leases.iter());
-        let rows = client.query(&self.lease_actions[1], &[&queues, &ids, &secrets, &times_ms]).await?;
-        applied.fill(Applied::No);
-        places(&rows).for_each(|place| applied[place] = Applied::Yes);
+        for _ in 0..TRIES {
+            let left = undecided(applied);
+            if left.is_empty() {
+                return Ok(());
+            }
+            let Columns { queues, ids, secrets, times_ms } = Columns::of(left.iter().map(|index| &leases[*index]));
+            let rows = client.query(&self.lease_actions[1], &[&queues, &ids, &secrets, &times_ms]).await?;
+            places(&rows).for_each(|place| applied[left[place]] = Applied::Yes);
+        }
+        undecided(applied).iter().for_each(|index| applied[*index] = Applied::No);
         Ok(())
     }
 
-    /// Nacks leases. A message whose queue is locked after several attempts is left to the redelivery. Most such locks are held for the time
-    /// of one commit, by the redelivery itself, by the reader of low-water marks or by another service.
     async fn nack(&self, client: &Client, leases: &[(&LeaseToken, i64)], applied: &mut [Applied]) -> Result<(), Error> {
-        let mut left: Vec<usize> = (0..leases.len()).collect();
+        for _ in 0..TRIES {
+            let left = undecided(applied);
+            if left.is_empty() {
+                return Ok(());
+            }
+            self.nack_once(client, leases, left, applied).await?;
+        }
+        undecided(applied).iter().for_each(|index| applied[*index] = Applied::No);
+        Ok(())
+    }
+
+    /// Nacks the leases with these indices. Those that have expired stay undecided. A message whose queue is locked after several attempts is
+    /// left to the redelivery. Most such locks are held for the time of one commit, by the redelivery itself, by the reader of low-water marks
+    /// or by another service.
+    async fn nack_once(
+        &self,
+        client: &Client,
+        leases: &[(&LeaseToken, i64)],
+        mut left: Vec<usize>,
+        applied: &mut [Applied],
+    ) -> Result<(), Error> {
         for pause in PAUSES_OF_NACKS.map(Some).into_iter().chain([None]) {
             let Columns { queues, ids, secrets, times_ms } = Columns::of(left.iter().map(|index| &leases[*index]));
             let rows =
                 client.query(&self.lease_actions[2], &[&queues, &ids, &secrets, &times_ms, &pause.is_none()]).await?;
-            left.iter().for_each(|index| applied[*index] = Applied::No);
             let mut contended = Vec::new();
             for (place, row) in places(&rows).zip(&rows) {
                 let index = left[place];
                 if row.get(2) {
                     contended.push(index);
-                    applied[index] = Applied::Undecided;
                 } else {
                     applied[index] = row.get::<_, Option<String>>(1).map_or(Applied::Yes, Applied::Returned);
                 }
@@ -129,29 +158,46 @@ impl Statements {
         leases: &[(&LeaseToken, i64)],
         applied: &mut [Applied],
     ) -> Result<(), Error> {
-        // The first statement can miss a message that becomes visible while it runs, so it runs a second time.
-        for _ in 0..2 {
+        for _ in 0..ACKNOWLEDGEMENTS {
+            // The first statement can miss a message that becomes visible or is extended while it runs, so it runs a second time.
+            for _ in 0..2 {
+                let left = undecided(applied);
+                if left.is_empty() {
+                    return Ok(());
+                }
+                let Columns { queues, ids, secrets, .. } = Columns::of(left.iter().map(|index| &leases[*index]));
+                let rows = client.query(&self.lease_actions[0], &[&queues, &ids, &secrets]).await?;
+                places(&rows).for_each(|place| applied[left[place]] = Applied::Yes);
+            }
             let left = undecided(applied);
             if left.is_empty() {
                 return Ok(());
             }
-            let Columns { queues, ids, secrets, .. } = Columns::of(left.iter().map(|index| &leases[*index]));
-            let rows = client.query(&self.lease_actions[0], &[&queues, &ids, &secrets]).await?;
-            places(&rows).for_each(|place| applied[left[place]] = Applied::Yes);
-        }
-        // A client that has taken a message meanwhile has committed, so this statement sees that the lease was lost.
-        let left = undecided(applied);
-        if !left.is_empty() {
+            // A client that has taken a message meanwhile has committed, so this statement sees that the lease was lost.
             let Columns { queues, ids, secrets, .. } = Columns::of(left.iter().map(|index| &leases[*index]));
             let rows = client.query(&self.lost_leases, &[&queues, &ids, &secrets]).await?;
-            places(&rows).for_each(|place| applied[left[place]] = Applied::No);
+            let mut is_missed = false;
+            for (place, row) in places(&rows).zip(&rows) {
+                // Otherwise the message was extended during each of the two statements.
+                let is_lost: bool = row.get(1);
+                if is_lost {
+                    applied[left[place]] = Applied::No;
+                }
+                is_missed |= !is_lost;
+            }
+            if is_missed {
+                continue;
+            }
             let earlier = undecided(applied);
             if !earlier.is_empty() {
                 // The earlier acknowledgement may be in doubt.
                 wait_for_standby(client).await?;
                 earlier.iter().for_each(|index| applied[*index] = Applied::Yes);
             }
+            return Ok(());
         }
+        // They are still there, and come back.
+        undecided(applied).iter().for_each(|index| applied[*index] = Applied::No);
         Ok(())
     }
 }

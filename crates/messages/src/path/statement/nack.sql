@@ -28,7 +28,7 @@ WITH request AS MATERIALIZED (
     ) AS queue
     ORDER BY m.queue_id, m.id, m.place
 ), held AS MATERIALIZED (
-    -- As for redelivery, the transaction that ends a queue's era waits for these locks.
+    -- As for redelivery, the eras of these queues do not end meanwhile.
     SELECT queue.id, queue.min_redelivered_id
     FROM (SELECT DISTINCT queue_id FROM nacked WHERE is_due ORDER BY queue_id) AS wanted CROSS JOIN LATERAL (
         SELECT id, min_redelivered_id FROM queue WHERE queue.id = wanted.queue_id AND queue.deleted_at IS NULL FOR UPDATE SKIP LOCKED

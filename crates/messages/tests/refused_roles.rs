@@ -1,0 +1,59 @@
+//! The database refuses the service until the operator changes something: the start fails with one line that states the remedy.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use clock::Clock;
+use common::{Database, serve};
+use messages::{Config, start};
+
+/// The error with which a service of this role refuses to start.
+fn refusal(database: &Database, role: &str) -> String {
+    let config = database.config();
+    let url = config.database.replace("user=waystage", &format!("user={role}"));
+    let line = start(&Config { database: url, ..config }, Clock::monotonic()).map(|_| ()).unwrap_err().to_string();
+    assert!(line.starts_with("the database cannot be used: ") && !line.contains('\n'), "{line}");
+    line
+}
+
+#[test]
+fn a_role_without_a_schema_to_create_tables_in_is_refused() {
+    let Some(database) = Database::start() else { return };
+    database.run("CREATE ROLE plain LOGIN; CREATE ROLE lost LOGIN; ALTER ROLE lost SET search_path = nowhere");
+    let line = refusal(&database, "plain");
+    assert!(line.contains("permission denied") && line.contains("GRANT USAGE, CREATE ON SCHEMA public"), "{line}");
+    let line = refusal(&database, "lost");
+    assert!(line.contains("no schema has been selected") && line.contains("search_path"), "{line}");
+    // Many operators take this right from all roles.
+    database.run("REVOKE ALL ON SCHEMA public FROM PUBLIC");
+    let line = refusal(&database, "plain");
+    assert!(line.contains("search_path") && line.contains("GRANT USAGE, CREATE ON SCHEMA public"), "{line}");
+}
+
+#[test]
+fn a_role_that_does_not_own_the_tables_is_refused() {
+    let Some(database) = Database::start() else { return };
+    serve(&database.config()).stop().unwrap();
+    database.run("CREATE ROLE plain LOGIN; GRANT USAGE, CREATE ON SCHEMA public TO plain");
+    let line = refusal(&database, "plain");
+    let has_remedy = line.contains("belong to another role") && !line.contains("CREATE ON SCHEMA");
+    assert!(line.contains("permission denied for table waystage_schema") && has_remedy, "{line}");
+    database.run("GRANT waystage TO plain");
+    let config = database.config();
+    let url = config.database.replace("user=waystage", "user=plain");
+    serve(&Config { database: url, ..config }).stop().unwrap();
+}
+
+#[test]
+fn a_missing_or_wrong_password_is_refused() {
+    let Some(database) = Database::start() else { return };
+    database.run("CREATE ROLE guarded LOGIN PASSWORD 'secret'; GRANT ALL ON SCHEMA public TO guarded");
+    let rules = "local all waystage trust\nlocal all all scram-sha-256\n";
+    std::fs::write(database.directory().join("data/pg_hba.conf"), rules).unwrap();
+    database.run("SELECT pg_reload_conf()");
+    let line = refusal(&database, "guarded password=wrong");
+    assert!(line.contains("password authentication failed"), "{line}");
+    let line = refusal(&database, "guarded");
+    assert!(line.contains("password missing"), "{line}");
+}
