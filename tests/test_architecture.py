@@ -23,6 +23,7 @@ CRATES = {
     "configuration": {"quantity"},
     "variates": {"quantity"},
     "key_distribution": set(),
+    "convert": {"configuration", "key_distribution", "quantity"},
     "proxy": {"clock", "configuration", "wire", "net", "records", "quantity", "key_distribution"},
     "load": {"clock", "wire", "net", "records", "key_distribution", "variates"},
     "cache": {"clock", "wire", "net", "records"},
@@ -33,6 +34,7 @@ CRATES = {
         "wire",
         "net",
         "records",
+        "convert",
         "proxy",
         "load",
         "cache",
@@ -120,7 +122,14 @@ FILES_OF_ANALYSIS_MAX = 18
 # The longest prefix of a file's name decides its layer.
 PROXY_LAYERS = (
     {"config"},
-    {"observe", "path/addresses", "path/messages", "path/route", "path/dispatch/queue"},
+    {
+        "observe",
+        "path/addresses",
+        "path/messages",
+        "path/pool_listeners",
+        "path/route",
+        "path/dispatch/queue",
+    },
     {"path/late"},
     {"path/job"},
     {"path/clients", "path/jobs", "path/meta", "path/leg_request", "path/order"},
