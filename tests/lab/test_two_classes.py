@@ -11,6 +11,7 @@ from waylab.report.study.models import two_class_section
 
 SHARE = 0.05
 DELAY_S, BALANCER_S, READER_S, WRITER_S = 5.7e-3, 3.9e-6, 3.0e-3, 3.1e-3
+NAMES = ("two populations", "one population", "one population, SETs without a queue")
 # Of the stages, only these are not empty.
 EMPTY = dict.fromkeys(("parse", "route", "reply", "send"), 0.0)
 
@@ -42,7 +43,7 @@ def observation(servers, **measured):
 
 
 def true_system(servers, kind):
-    """A measurement of the network itself: with drawn operations (1) or fixed populations (0)."""
+    """A measurement of one of the three networks itself."""
     start = observation(servers)
     result = solve(two_classes.networks(start, start)[kind])
     # Waiting is in the queue, so that the stages give the same service times and delays again.
@@ -55,7 +56,7 @@ def true_system(servers, kind):
     )
 
 
-@pytest.mark.parametrize("kind", [0, 1])
+@pytest.mark.parametrize("kind", [0, 1, 2])
 def test_a_measurement_of_a_network_is_predicted_without_error(monkeypatch, kind):
     systems = [true_system(servers, kind) for servers in (3, 5)]
     monkeypatch.setattr(two_classes, "observe", lambda directories: systems)
@@ -66,16 +67,19 @@ def test_a_measurement_of_a_network_is_predicted_without_error(monkeypatch, kind
         ("servers=5", "servers=5"),
         ("servers=3", "servers=5"),
     ]
+    assert [one.description for one in found] == [True, False, True, False]
     for one in found:
-        right, wrong = (one.drawn, one.fixed) if kind else (one.fixed, one.drawn)
+        right, *wrong = [
+            one.errors[name] for name in sorted(one.errors, key=lambda name: name != NAMES[kind])
+        ]
         for error in (right.throughput, right.get_response, right.set_response):
             assert error == pytest.approx(0, abs=1e-6)
-        assert abs(wrong.set_response) > 0.05
+        assert all(abs(error.set_response) > 0.05 for error in wrong)
 
 
 def test_fixed_populations_make_too_few_sets():
     """Nine of 180 customers who are slower make less than 5 % of the requests; the study has 3.9 %."""
-    fixed, drawn = (solve(network) for network in two_classes.networks(observation(5), observation(5)))
+    fixed, drawn, _ = (solve(network) for network in two_classes.networks(observation(5), observation(5)))
     share = fixed.throughput_per_s[1] / fixed.throughput_per_s.sum()
     assert share == pytest.approx(0.039, abs=0.002)
     assert drawn.throughput_per_s[1] / drawn.throughput_per_s.sum() == pytest.approx(SHARE)
@@ -91,11 +95,11 @@ def test_other_systems_are_left_out(monkeypatch, change):
     assert two_classes.two_class_predictions([]) == []
 
 
-def test_the_table_says_what_is_a_description(monkeypatch):
+def test_the_table_has_predictions_only(monkeypatch):
     monkeypatch.setattr(
         two_classes, "observe", lambda directories: [true_system(servers, 1) for servers in (3, 5)]
     )
     rows = list(two_class_section([("e", one) for one in two_classes.two_class_predictions([])]))
-    assert "| e | its own | servers=3 | " in rows[6]
-    assert "| e | servers=5 | servers=3 | " in rows[7]
+    assert [row.split(" | ")[:3] for row in rows[6:-1]] == [["| e", "2", name] for name in NAMES]
+    assert all(float(cell.split()[0]) < 1e-6 for cell in rows[7].split(" | ")[3:])
     assert not list(two_class_section([]))

@@ -3,11 +3,12 @@
 The network of the study: a delay for the network, M/M/1 for the balancer, for each server M/M/T for its T readers and
 M/M/1 for its writer, with the mean times of the stages. GETs and SETs are two fixed populations there, so the share of
 SETs that comes out is not the share that clients send. With class switching, every client draws its next operation
-(Bolch et al., Queueing Networks and Markov Chains, 7.1).
+(Bolch et al., Queueing Networks and Markov Chains, 7.1). The writer of this proxy sends the next SET before it has the
+reply to the last one, so that a SET waits for no other: its station is then a delay.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from waylab.errors import LabError
@@ -30,14 +31,16 @@ class TwoClassErrors:
 
 @dataclass(frozen=True)
 class TwoClassPrediction:
-    """One configuration, predicted by both networks with the times of a configuration."""
+    """One configuration, predicted by each network, by its name, with the times of a configuration."""
 
     learned_from: str
     predicted: str
-    # As in the study: two fixed populations.
-    fixed: TwoClassErrors
-    # Every client draws its next operation.
-    drawn: TwoClassErrors
+    errors: Mapping[str, TwoClassErrors]
+
+    @property
+    def description(self) -> bool:
+        """Whether the configuration was described with its own times."""
+        return self.learned_from == self.predicted
 
 
 def two_class_predictions(directories: Sequence[Path]) -> list[TwoClassPrediction]:
@@ -58,8 +61,8 @@ def two_class_predictions(directories: Sequence[Path]) -> list[TwoClassPredictio
 
 
 def _prediction(source: TrialObservation, target: TrialObservation) -> TwoClassPrediction:
-    fixed, drawn = (_errors(network, target) for network in networks(source, target))
-    return TwoClassPrediction(source.configuration, target.configuration, fixed, drawn)
+    errors = {network.name: _errors(network, target) for network in networks(source, target)}
+    return TwoClassPrediction(source.configuration, target.configuration, errors)
 
 
 def _described(one: TrialObservation) -> bool:
@@ -74,8 +77,8 @@ def _described(one: TrialObservation) -> bool:
     )
 
 
-def networks(source: TrialObservation, target: TrialObservation) -> tuple[Network, Network]:
-    """Return the networks with fixed populations and with drawn operations: times of `source`, sizes of `target`."""
+def networks(source: TrialObservation, target: TrialObservation) -> tuple[Network, Network, Network]:
+    """Return the networks by what is corrected, the study's first: times of `source`, sizes of `target`."""
     clients, share = target.settings.in_flight, target.settings.writes_share
     readers = int(dict(target.settings.others)["proxy.readers"])
     sets = min(max(round(clients * share), 1), clients - 1)
@@ -95,19 +98,26 @@ def networks(source: TrialObservation, target: TrialObservation) -> tuple[Networ
         | {f"{name} {server}": 1 / len(servers) for server in servers}
         for operation, name in zip(_OPERATIONS, ("readers", "writer"), strict=True)
     }
-    next_one = {"get": 1 - share, "set": share}
-    return (
-        Network(
-            (JobClass("get", clients - sets), JobClass("set", sets)), stations, visits, name="two populations"
-        ),
-        Network(
-            (JobClass("get", clients), JobClass("set")),
-            stations,
-            visits,
-            switching=dict.fromkeys(_OPERATIONS, next_one),
-            name="one population",
-        ),
+    drawn = Network(
+        (JobClass("get", clients), JobClass("set")),
+        stations,
+        visits,
+        switching={name: {"get": 1 - share, "set": share} for name in _OPERATIONS},
+        name="one population",
     )
+    on_its_way = Service(writing.mean_s + stages["set"]["queue"])
+    pipelined = replace(
+        drawn,
+        stations=tuple(
+            replace(station, service={"set": on_its_way}, servers=None)
+            if "writer" in station.name
+            else station
+            for station in stations
+        ),
+        name="one population, SETs without a queue",
+    )
+    fixed = (JobClass("get", clients - sets), JobClass("set", sets))
+    return replace(drawn, classes=fixed, switching={}, name="two populations"), drawn, pipelined
 
 
 def _errors(network: Network, target: TrialObservation) -> TwoClassErrors:

@@ -1,6 +1,7 @@
 """The models of the published studies with their errors on our data, beside the same with their mistakes corrected."""
 
 from collections.abc import Iterator, Sequence
+from statistics import median
 
 from waylab.predict import LeftOutErrors, TwoClassPrediction
 from waylab.report.page.numbers import NONE, share_text
@@ -62,27 +63,30 @@ def models_section(errors: Sequence[tuple[str, LeftOutErrors]]) -> Iterator[str]
 
 
 def two_class_section(predictions: Sequence[tuple[str, TwoClassPrediction]]) -> Iterator[str]:
-    """Yield the table of A16's network, as in the study and with drawn operations; with the name of the experiment."""
-    if not predictions:
+    """Yield the table of A16's network, as in the study and corrected; with the name of the experiment."""
+    predicted = [(experiment, one) for experiment, one in predictions if not one.description]
+    if not predicted:
         return
     yield from ["## The closed network of A16 with our measurements", ""]
     yield (
         "The model has a delay for the network, a balancer, and for each server a station for its readers and one "
         "for its writer, with the mean times of the stages. In the study, GETs and SETs are two fixed populations. "
-        "With one population, each client draws its next operation. A cell has the differences of both from the "
-        "measurement: two populations / one population. A configuration with its own times is a description, and no "
-        "prediction."
+        "With one population, each client draws its next operation. The writers of this proxy do not wait for a reply "
+        "before they send the next SET, so the last network has delays instead of their stations. Each configuration "
+        "is predicted with the times of another one. A row has the medians of the absolute differences from the "
+        "measurement."
     )
     yield ""
-    yield "| experiment | times of | configuration | throughput | GET, response | SET, response |"
-    yield "|---|---|---|---:|---:|---:|"
-    for experiment, one in predictions:
-        source = "its own" if one.learned_from == one.predicted else one.learned_from
-        cells = (
-            f"{100 * getattr(one.fixed, name):+.0f} % / {100 * getattr(one.drawn, name):+.0f} %"
-            for name in ("throughput", "get_response", "set_response")
-        )
-        yield f"| {experiment} | {source} | {one.predicted} | " + " | ".join(cells) + " |"
+    yield "| experiment | configurations | network | throughput | GET, response | SET, response |"
+    yield "|---|---:|---|---:|---:|---:|"
+    for experiment in dict.fromkeys(name for name, _ in predicted):
+        of_it = [one for name, one in predicted if name == experiment]
+        for network in of_it[0].errors:
+            cells = (
+                share_text(median(abs(getattr(one.errors[network], name)) for one in of_it))
+                for name in ("throughput", "get_response", "set_response")
+            )
+            yield f"| {experiment} | {len(of_it)} | {network} | " + " | ".join(cells) + " |"
     yield ""
 
 
