@@ -99,7 +99,7 @@ def test_the_table_has_predictions_only(monkeypatch):
     monkeypatch.setattr(
         two_classes, "observe", lambda directories: [true_system(servers, 1) for servers in (3, 5)]
     )
-    rows = list(two_class_section([("e", one) for one in two_classes.two_class_predictions([])]))
+    rows = list(two_class_section([("e", one) for one in two_classes.two_class_medians([])]))
     assert [row.split(" | ")[:3] for row in rows[6:-1]] == [["| e", "2", name] for name in NAMES]
     assert all(float(cell.split()[0]) < 1e-6 for cell in rows[7].split(" | ")[3:])
     assert not list(two_class_section([]))

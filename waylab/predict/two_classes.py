@@ -10,6 +10,7 @@ reply to the last one, so that a SET waits for no other: its station is then a d
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
 
 from waylab.errors import LabError
 from waylab.fit.observations import TrialObservation, observe, pooled, usable
@@ -41,6 +42,33 @@ class TwoClassPrediction:
     def description(self) -> bool:
         """Whether the configuration was described with its own times."""
         return self.learned_from == self.predicted
+
+
+@dataclass(frozen=True)
+class TwoClassMedians:
+    """The medians of the absolute differences of one network, over configurations that it had not seen."""
+
+    network: str
+    configurations: int
+    throughput: float
+    get_response: float
+    set_response: float
+
+
+def two_class_medians(directories: Sequence[Path]) -> list[TwoClassMedians]:
+    """Return how far each network is from the configurations of runs, predicted with the times of others."""
+    unseen = [one for one in two_class_predictions(directories) if not one.description]
+    return [
+        TwoClassMedians(
+            network,
+            len(unseen),
+            *(
+                median(abs(getattr(one.errors[network], name)) for one in unseen)
+                for name in ("throughput", "get_response", "set_response")
+            ),
+        )
+        for network in (unseen[0].errors if unseen else ())
+    ]
 
 
 def two_class_predictions(directories: Sequence[Path]) -> list[TwoClassPrediction]:

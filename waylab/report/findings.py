@@ -15,7 +15,7 @@ from waylab.predict import (
     left_out_errors,
     model_differences,
     response_law,
-    two_class_predictions,
+    two_class_medians,
 )
 from waylab.report.page.content import Content, read_content
 from waylab.report.page.numbers import NONE
@@ -72,7 +72,7 @@ def write_findings(
         [(one.name, errors) for one in experiments for errors in left_out_errors(one.directories)]
     )
     lines += two_class_section(
-        [(one.name, found) for one in experiments for found in two_class_predictions(one.directories)]
+        [(one.name, found) for one in experiments for found in two_class_medians(one.directories)]
     )
     lines += precision_section(
         [

@@ -1,9 +1,8 @@
 """The models of the published studies with their errors on our data, beside the same with their mistakes corrected."""
 
 from collections.abc import Iterator, Sequence
-from statistics import median
 
-from waylab.predict import LeftOutErrors, TwoClassPrediction
+from waylab.predict import LeftOutErrors, TwoClassMedians
 from waylab.report.page.numbers import NONE, share_text
 
 # Model by the name that the fits give it: heading, what it is, and what it leaves out.
@@ -62,10 +61,9 @@ def models_section(errors: Sequence[tuple[str, LeftOutErrors]]) -> Iterator[str]
     yield ""
 
 
-def two_class_section(predictions: Sequence[tuple[str, TwoClassPrediction]]) -> Iterator[str]:
+def two_class_section(medians: Sequence[tuple[str, TwoClassMedians]]) -> Iterator[str]:
     """Yield the table of A16's network, as in the study and corrected; with the name of the experiment."""
-    predicted = [(experiment, one) for experiment, one in predictions if not one.description]
-    if not predicted:
+    if not medians:
         return
     yield from ["## The closed network of A16 with our measurements", ""]
     yield (
@@ -79,14 +77,9 @@ def two_class_section(predictions: Sequence[tuple[str, TwoClassPrediction]]) -> 
     yield ""
     yield "| experiment | configurations | network | throughput | GET, response | SET, response |"
     yield "|---|---:|---|---:|---:|---:|"
-    for experiment in dict.fromkeys(name for name, _ in predicted):
-        of_it = [one for name, one in predicted if name == experiment]
-        for network in of_it[0].errors:
-            cells = (
-                share_text(median(abs(getattr(one.errors[network], name)) for one in of_it))
-                for name in ("throughput", "get_response", "set_response")
-            )
-            yield f"| {experiment} | {len(of_it)} | {network} | " + " | ".join(cells) + " |"
+    for experiment, one in medians:
+        cells = map(share_text, (one.throughput, one.get_response, one.set_response))
+        yield f"| {experiment} | {one.configurations} | {one.network} | " + " | ".join(cells) + " |"
     yield ""
 
 
