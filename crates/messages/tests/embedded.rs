@@ -10,7 +10,7 @@ use std::time::Duration;
 fn start(folder: &Path) -> Option<Embedded> {
     match Embedded::start(folder) {
         Ok(server) => Some(server),
-        Err(EmbeddedError::Missing) => {
+        Err(EmbeddedError::Missing(_)) => {
             testkit::skip_without("PostgreSQL", "postgresql");
             None
         }
@@ -72,7 +72,7 @@ fn a_link_or_a_directory_with_other_files_is_refused_and_stays_as_it_was() {
     symlink(&victim, folder.path().join("postgres")).unwrap();
     for place in ["postgres", "victim"] {
         match Embedded::start(&folder.path().join(place)) {
-            Err(EmbeddedError::Missing) => return testkit::skip_without("PostgreSQL", "postgresql"),
+            Err(EmbeddedError::Missing(_)) => return testkit::skip_without("PostgreSQL", "postgresql"),
             Err(error) => assert!(!error.to_string().contains('\n'), "{error}"),
             Ok(_) => panic!("{place} is not refused"),
         }

@@ -61,7 +61,7 @@ fn the_schema_can_be_checked_and_migrated_without_a_service() {
     let folder = tempfile::tempdir().unwrap();
     let server = match messages::Embedded::start(folder.path()) {
         Ok(server) => server,
-        Err(messages::EmbeddedError::Missing) => return testkit::skip_without("PostgreSQL", "postgresql"),
+        Err(messages::EmbeddedError::Missing(_)) => return testkit::skip_without("PostgreSQL", "postgresql"),
         Err(error) => panic!("{error}"),
     };
     let migrate = |more: &[&str]| {

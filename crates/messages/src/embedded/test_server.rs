@@ -20,7 +20,7 @@ impl TestServer {
         let folder = tempfile::tempdir().unwrap();
         match Embedded::start_with(folder.path(), settings) {
             Ok(embedded) => Some(TestServer { embedded, _folder: folder }),
-            Err(EmbeddedError::Missing) => {
+            Err(EmbeddedError::Missing(_)) => {
                 testkit::skip_without("PostgreSQL", "postgresql");
                 None
             }

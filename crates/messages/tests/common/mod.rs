@@ -31,7 +31,7 @@ impl Database {
         let settings = [&["shared_buffers=16MB", "max_connections=60"], settings].concat();
         match Embedded::start_with(folder.path(), &settings) {
             Ok(server) => Some(Database { server, folder }),
-            Err(EmbeddedError::Missing) => {
+            Err(EmbeddedError::Missing(_)) => {
                 testkit::skip_without("PostgreSQL", "postgresql");
                 None
             }

@@ -16,7 +16,7 @@ use testkit::{Http, HttpReply};
 pub fn postgres(directory: &Path) -> Option<Embedded> {
     match Embedded::start_with(directory, &["shared_buffers=16MB"]) {
         Ok(postgres) => Some(postgres),
-        Err(EmbeddedError::Missing) => {
+        Err(EmbeddedError::Missing(_)) => {
             testkit::skip_without("PostgreSQL", "postgresql");
             None
         }
