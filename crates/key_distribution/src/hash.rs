@@ -8,13 +8,19 @@ use xxhash_rust::xxh3::xxh3_64;
 const FNV1A_64_START: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV1A_64_PRIME: u64 = 0x0000_0100_0000_01b3;
 
-/// The hash of a key. Only `xxh3-64` fills 64 bits; `crc32` fills 15, the others 32.
+/// The factor and the shift of MurmurHash64A, and the seed that mcrouter uses.
+const MURMUR_FACTOR: u64 = 0xc6a4_a793_5bd1_e995;
+const MURMUR_SHIFT: u32 = 47;
+const MURMUR_SEED: u64 = 4_193_360_111;
+
+/// The hash of a key. Only `xxh3-64` and `murmur_64a` fill 64 bits; `crc32` fills 15, the others 32.
 pub(crate) fn hash(function: Hash, key: &[u8]) -> u64 {
     match function {
         Hash::Md5 => u64::from(md5_word(key)),
         Hash::Fnv1a64 => u64::from(fnv1a_64(key)),
         Hash::Crc32 => u64::from(crc32(key)),
         Hash::Xxh3 => xxh3_64(key),
+        Hash::Murmur64a => murmur_64a(key),
     }
 }
 
@@ -30,6 +36,23 @@ fn fnv1a_64(key: &[u8]) -> u32 {
     key.iter().fold(FNV1A_64_START as u32, |hash, &byte| {
         (hash ^ i32::from(byte.cast_signed()).cast_unsigned()).wrapping_mul(FNV1A_64_PRIME as u32)
     })
+}
+
+/// MurmurHash64A by A. Appleby, with the seed of mcrouter.
+pub(crate) fn murmur_64a(key: &[u8]) -> u64 {
+    let (words, rest) = key.as_chunks::<8>();
+    let mut hash = MURMUR_SEED ^ (key.len() as u64).wrapping_mul(MURMUR_FACTOR);
+    for word in words {
+        let word = u64::from_le_bytes(*word).wrapping_mul(MURMUR_FACTOR);
+        let mixed = (word ^ (word >> MURMUR_SHIFT)).wrapping_mul(MURMUR_FACTOR);
+        hash = (hash ^ mixed).wrapping_mul(MURMUR_FACTOR);
+    }
+    if !rest.is_empty() {
+        let word = rest.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
+        hash = (hash ^ word).wrapping_mul(MURMUR_FACTOR);
+    }
+    hash = (hash ^ (hash >> MURMUR_SHIFT)).wrapping_mul(MURMUR_FACTOR);
+    hash ^ (hash >> MURMUR_SHIFT)
 }
 
 /// The checksum of IEEE 802.3, of which twemproxy and libmemcached use 15 bits.

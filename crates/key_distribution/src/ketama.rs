@@ -6,7 +6,7 @@
 use md5::{Digest, Md5};
 
 /// Points on the ring of a server with average weight; one digest yields four points.
-const POINTS_PER_SERVER: f64 = 160.0;
+const POINTS_PER_SERVER: f32 = 160.0;
 const POINTS_PER_DIGEST: usize = 4;
 
 /// The ring: points in ascending order, each with the server that owns the keys before it.
@@ -43,10 +43,24 @@ impl Ketama {
 
 /// The number of digests for each weight. A server far below the average weight gets none, and so no keys.
 pub(crate) fn digests(weights: &[u32]) -> impl Iterator<Item = usize> + use<'_> {
-    let total: f64 = weights.iter().map(|&weight| f64::from(weight)).sum();
+    let total: u32 = weights.iter().fold(0, |total, &weight| total.saturating_add(weight));
     weights.iter().map(move |&weight| {
-        let share = f64::from(weight) / total;
-        // libmemcached adds this constant so that a product just below a whole number is rounded up.
-        (share * POINTS_PER_SERVER / POINTS_PER_DIGEST as f64 * weights.len() as f64 + 1e-10) as usize
+        // With 32 bits, as in twemproxy and libmemcached: of 25 equal servers, each gets 39 digests and not 40.
+        let share = weight as f32 / total as f32;
+        let digests = share * POINTS_PER_SERVER / POINTS_PER_DIGEST as f32 * weights.len() as f32;
+        // They add this constant so that a product just below a whole number is rounded up.
+        (f64::from(digests) + 1e-10) as f32 as usize
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_points_is_rounded_as_in_twemproxy() {
+        assert_eq!(digests(&[1; 24]).collect::<Vec<_>>(), [40; 24]);
+        assert_eq!(digests(&[1; 25]).collect::<Vec<_>>(), [39; 25]);
+        assert_eq!(digests(&[1, 2, 5]).collect::<Vec<_>>(), [15, 30, 75]);
+    }
 }

@@ -1,6 +1,7 @@
 //! Key distribution: which server owns a key, given the names and weights of the servers and a hash function. The proxy
 //! and the load generator both use it, so that they agree. Knows no addresses, pools or replicas, and does no I/O.
 
+mod ch3;
 mod hash;
 mod jump;
 mod ketama;
@@ -23,6 +24,8 @@ pub enum Distribution {
     Rendezvous,
     /// The hash modulo the number of servers.
     Modulo,
+    /// The consistent hash of mcrouter.
+    Ch3,
 }
 
 /// The hash function of keys.
@@ -36,6 +39,8 @@ pub enum Hash {
     Crc32,
     /// XXH3 with 64 bits.
     Xxh3,
+    /// MurmurHash64A, as in mcrouter.
+    Murmur64a,
 }
 
 /// Maps each key to one of the servers, identified by their index in the list.
@@ -55,6 +60,7 @@ enum Kind {
     Jump(Box<[u16]>),
     Rendezvous(Rendezvous),
     Modulo(Box<[u16]>),
+    Ch3(Box<[u16]>),
 }
 
 impl KeyDistribution {
@@ -67,7 +73,7 @@ impl KeyDistribution {
     pub fn new(distribution: Distribution, hash: Hash, servers: &[(&str, u32)]) -> KeyDistribution {
         assert!((1..=1 << 16).contains(&servers.len()), "keys need a server, and a server a number of 16 bits");
         assert!(servers.iter().all(|&(_, weight)| weight > 0), "a server needs a weight");
-        assert!(distribution.can_use(hash), "this distribution needs a hash of 64 bits");
+        assert!(distribution.can_use(hash), "this distribution needs another hash");
         let expanded = || modulo::expand(servers.iter().map(|&(_, weight)| weight));
         let kind = match distribution {
             _ if servers.len() == 1 => Kind::One,
@@ -75,6 +81,7 @@ impl KeyDistribution {
             Distribution::Jump => Kind::Jump(expanded()),
             Distribution::Rendezvous => Kind::Rendezvous(Rendezvous::new(servers)),
             Distribution::Modulo => Kind::Modulo(expanded()),
+            Distribution::Ch3 => Kind::Ch3(expanded()),
         };
         KeyDistribution { hash, tag: None, kind }
     }
@@ -93,6 +100,7 @@ impl KeyDistribution {
             Kind::Jump(list) => list[jump::bucket(hash(), list.len())],
             Kind::Rendezvous(rendezvous) => rendezvous.server(hash()),
             Kind::Modulo(list) => list[modulo::place(hash(), list.len())],
+            Kind::Ch3(list) => list[ch3::bucket(hash(), list.len())],
         })
     }
 

@@ -8,7 +8,7 @@ const OWN_PORT: &str = ":11211";
 
 impl Distribution {
     /// The valid names.
-    pub const NAMES: &'static [&'static str] = &["ketama", "jump", "rendezvous", "modulo"];
+    pub const NAMES: &'static [&'static str] = &["ketama", "jump", "rendezvous", "modulo", "ch3"];
 
     /// The name in files and arguments.
     pub fn name(self) -> &'static str {
@@ -17,12 +17,14 @@ impl Distribution {
             Distribution::Jump => "jump",
             Distribution::Rendezvous => "rendezvous",
             Distribution::Modulo => "modulo",
+            Distribution::Ch3 => "ch3",
         }
     }
 
     /// The distribution with this name.
     pub fn named(name: &str) -> Option<Distribution> {
-        let all = [Distribution::Ketama, Distribution::Jump, Distribution::Rendezvous, Distribution::Modulo];
+        use Distribution::{Ch3, Jump, Ketama, Modulo, Rendezvous};
+        let all = [Ketama, Jump, Rendezvous, Modulo, Ch3];
         all.into_iter().find(|distribution| distribution.name() == name)
     }
 
@@ -31,19 +33,24 @@ impl Distribution {
         match self {
             Distribution::Ketama => Hash::Md5,
             Distribution::Jump | Distribution::Rendezvous | Distribution::Modulo => Hash::Xxh3,
+            Distribution::Ch3 => Hash::Murmur64a,
         }
     }
 
-    /// Whether it can use this hash; some distributions need all 64 bits.
+    /// Whether it can use this hash. Jump and rendezvous need all 64 bits. Ch3 and its hash exist for mcrouter's caches, so they come
+    /// together only.
     pub fn can_use(self, hash: Hash) -> bool {
-        !matches!(self, Distribution::Jump | Distribution::Rendezvous) || hash == Hash::Xxh3
+        match self {
+            Distribution::Ketama | Distribution::Modulo => hash != Hash::Murmur64a,
+            Distribution::Jump | Distribution::Rendezvous | Distribution::Ch3 => hash == self.usual_hash(),
+        }
     }
 
     /// The first of these servers, given by their weights, whose weight is so low that it would own no keys.
     pub fn server_without_keys(self, weights: &[u32]) -> Option<usize> {
         match self {
             Distribution::Ketama => ketama::digests(weights).position(|digests| digests == 0),
-            Distribution::Jump | Distribution::Rendezvous | Distribution::Modulo => {
+            Distribution::Jump | Distribution::Rendezvous | Distribution::Modulo | Distribution::Ch3 => {
                 weights.iter().position(|&weight| weight == 0)
             }
         }
@@ -53,14 +60,14 @@ impl Distribution {
     pub fn name_of(self, address: &str) -> &str {
         match self {
             Distribution::Ketama => address.strip_suffix(OWN_PORT).unwrap_or(address),
-            Distribution::Jump | Distribution::Rendezvous | Distribution::Modulo => address,
+            Distribution::Jump | Distribution::Rendezvous | Distribution::Modulo | Distribution::Ch3 => address,
         }
     }
 }
 
 impl Hash {
     /// The valid names.
-    pub const NAMES: &'static [&'static str] = &["md5", "fnv1a_64", "crc32", "xxh3_64"];
+    pub const NAMES: &'static [&'static str] = &["md5", "fnv1a_64", "crc32", "xxh3_64", "murmur_64a"];
 
     /// The name in files and arguments.
     pub fn name(self) -> &'static str {
@@ -69,12 +76,14 @@ impl Hash {
             Hash::Fnv1a64 => "fnv1a_64",
             Hash::Crc32 => "crc32",
             Hash::Xxh3 => "xxh3_64",
+            Hash::Murmur64a => "murmur_64a",
         }
     }
 
     /// The hash with this name.
     pub fn named(name: &str) -> Option<Hash> {
-        [Hash::Md5, Hash::Fnv1a64, Hash::Crc32, Hash::Xxh3].into_iter().find(|hash| hash.name() == name)
+        let all = [Hash::Md5, Hash::Fnv1a64, Hash::Crc32, Hash::Xxh3, Hash::Murmur64a];
+        all.into_iter().find(|hash| hash.name() == name)
     }
 }
 

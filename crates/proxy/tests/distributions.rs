@@ -6,10 +6,10 @@ use proptest::prelude::*;
 use proxy::{Config, Distribution, Hash, Router, ServerConfig};
 use statrs::distribution::{ChiSquared, ContinuousCDF};
 
-const ALL: [Distribution; 4] =
-    [Distribution::Ketama, Distribution::Jump, Distribution::Rendezvous, Distribution::Modulo];
+const ALL: [Distribution; 5] =
+    [Distribution::Ketama, Distribution::Jump, Distribution::Rendezvous, Distribution::Modulo, Distribution::Ch3];
 /// Distributions whose shares are exactly the weights, except for chance.
-const EVEN: [Distribution; 3] = [Distribution::Jump, Distribution::Rendezvous, Distribution::Modulo];
+const EVEN: [Distribution; 4] = [Distribution::Jump, Distribution::Rendezvous, Distribution::Modulo, Distribution::Ch3];
 /// A correct distribution exceeds the bound once in this many tests.
 const FALSE_ALARM: f64 = 1e-9;
 const KEYS: u32 = 6000;
@@ -104,7 +104,7 @@ proptest! {
         let before = named(seed, &weights);
         weights.push(weight);
         let after = named(seed, &weights);
-        for distribution in [Distribution::Ketama, Distribution::Jump, Distribution::Rendezvous] {
+        for distribution in [Distribution::Ketama, Distribution::Jump, Distribution::Rendezvous, Distribution::Ch3] {
             // The hash ring is rebuilt when the average weight changes, so this applies to its equal weights only.
             if distribution == Distribution::Ketama && weight != 1 {
                 continue;

@@ -3,6 +3,7 @@
 use crate::config::ConfigError;
 use crate::config::check::{address, quoted};
 use crate::config::pool::{Failover, PoolConfig, Reads, Timeouts};
+use crate::config::{Distribution, Hash};
 use std::time::Duration;
 
 const NAME_BYTES_MAX: usize = 64;
@@ -72,7 +73,11 @@ impl PoolConfig {
 
     fn check_distribution(&self) -> Result<(), ConfigError> {
         if !self.distribution.can_use(self.hash()) {
-            let problem = format!("{} needs a hash of 64 bits: \"xxh3_64\", or none given", self.distribution.name());
+            let problem = match (self.distribution, self.hash()) {
+                (Distribution::Ch3, _) => "ch3 needs the hash of mcrouter: \"murmur_64a\", or none given".into(),
+                (_, Hash::Murmur64a) => "this hash is for distribution \"ch3\" only; give another, or none".into(),
+                (other, _) => format!("{} needs a hash of 64 bits: \"xxh3_64\", or none given", other.name()),
+            };
             return Err(ConfigError::value("hash", quoted(self.hash().name()), problem));
         }
         let weights: Vec<u32> = self.servers.iter().map(|server| server.weight).collect();

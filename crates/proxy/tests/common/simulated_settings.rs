@@ -234,9 +234,11 @@ pub(crate) fn draw_distribution(plan: &mut PoolPlan, has_names: bool, random: &m
         weight: random.choose(&[1, 1, 1, 3]),
     };
     plan.servers = (0..plan.backends.len()).map(|number| server(number, random)).collect();
-    let all = [Distribution::Ketama, Distribution::Jump, Distribution::Rendezvous, Distribution::Modulo];
-    plan.distribution = random.choose(&all);
-    let hash = random.choose(&[Hash::Md5, Hash::Fnv1a64, Hash::Crc32, Hash::Xxh3]);
-    plan.hash = (random.one_in(2) && plan.distribution.can_use(hash)).then_some(hash);
+    let Some(distribution) = Distribution::named(random.choose(Distribution::NAMES)) else { unreachable!() };
+    plan.distribution = distribution;
+    let hashes = [Hash::Md5, Hash::Fnv1a64, Hash::Crc32, Hash::Xxh3, Hash::Murmur64a];
+    let hashes: Vec<Hash> = hashes.into_iter().filter(|&hash| distribution.can_use(hash)).collect();
+    let hash = random.choose(&hashes);
+    plan.hash = random.one_in(2).then_some(hash);
     plan.hash_tag = random.one_in(3).then_some(*b"{}");
 }
