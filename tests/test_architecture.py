@@ -120,7 +120,14 @@ FILES_OF_ANALYSIS_MAX = 18
 # The longest prefix of a file's name decides its layer.
 PROXY_LAYERS = (
     {"config"},
-    {"observe", "path/addresses", "path/messages", "path/route", "path/dispatch/queue"},
+    {
+        "observe",
+        "path/addresses",
+        "path/messages",
+        "path/pool_listeners",
+        "path/route",
+        "path/dispatch/queue",
+    },
     {"path/late"},
     {"path/job"},
     {"path/clients", "path/jobs", "path/meta", "path/leg_request", "path/order"},

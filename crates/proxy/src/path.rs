@@ -4,6 +4,7 @@
 pub(crate) mod accept;
 pub(crate) mod addresses;
 pub(crate) mod messages;
+pub(crate) mod pool_listeners;
 
 pub(crate) mod session;
 

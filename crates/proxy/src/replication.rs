@@ -113,7 +113,8 @@ impl Replication {
     ) {
         self.assigner.assign_and_send(id, request, &self.replicas, answered, time, send);
         if self.has_shadows {
-            let shadow_of = |key: &[u8], is_read| shadow_of(key, is_read, &self.replicas);
+            let only_pool = answered.jobs.get(id).pool;
+            let shadow_of = |key: &[u8], is_read| shadow_of(key, is_read, only_pool, &self.replicas);
             send_shadows(request, shadow_of, &mut self.assigner, &self.shadow_replicas, answered, time, send);
         }
         let job = answered.jobs.get(id);

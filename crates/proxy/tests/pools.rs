@@ -60,6 +60,36 @@ fn the_longest_prefix_decides_and_a_multi_get_may_span_pools() {
     client.ask("mg dXNlcjox b v\r\n", "VA 1\r\nx\r\n");
 }
 
+/// The clients of a pool's own listener use this pool for every key.
+#[test]
+fn a_pool_with_a_listener_has_all_keys_of_its_clients() {
+    let backends = servers(3);
+    let [main, other, source] = [backends[0].address(), backends[1].address(), backends[2].address()];
+    let proxy = proxy(main, other, |config| {
+        config.routes = vec![RouteConfig { prefix: "user:".into(), pool: "other".into() }];
+        config.pools[1].listen = vec!["127.0.0.2:0".into()];
+        config.pools[1].warm_up = Some(WarmUp { from: "source".into(), expiry: Duration::from_secs(100) });
+        let source = PoolConfig::new("source", &[source.to_string()]);
+        config.pools.push(PoolConfig { listen: vec!["127.0.0.3:0".into()], ..source });
+    });
+    let listening = &proxy.running.as_ref().unwrap().listening;
+    let at = |index: usize| Client::connect(listening[index].host_port().unwrap().number().unwrap());
+    let (mut of_all, mut of_other, mut of_source) = (at(0), at(1), at(2));
+    of_other.ask("set page 0 0 1\r\nx\r\nset user:1 0 0 1\r\ny\r\n", "STORED\r\nSTORED\r\n");
+    of_source.ask("set user:2 0 0 1\r\nz\r\nmg page v\r\n", "STORED\r\nEN\r\n");
+    // A client of the proxy's listener follows the routes.
+    of_all.ask("get page user:1\r\n", "VALUE user:1 0 1\r\ny\r\nEND\r\n");
+    let values = "VALUE page 0 1\r\nx\r\nVALUE user:1 0 1\r\ny\r\nVALUE user:2 0 1\r\nz\r\nEND\r\n";
+    of_other.ask("get page user:1 user:2\r\n", values);
+    of_other.ask("mg page v\r\n", "VA 1\r\nx\r\n");
+    assert_eq!([direct_reply(main, "mg page v"), direct_reply(main, "mg user:2 v")], ["EN", "EN"]);
+    until("the value is stored", || direct_reply(other, "mg user:2 v") == "z");
+    // It flushes its pool, and the one that could return the values again.
+    of_all.ask("set page 0 0 1\r\nm\r\n", "STORED\r\n");
+    of_other.ask("flush_all\r\nget page user:1 user:2\r\n", "OK\r\nEND\r\n");
+    assert_eq!([direct_reply(main, "mg page v"), direct_reply(source, "mg user:2 v")], ["m", "EN"]);
+}
+
 #[test]
 fn a_failover_pool_serves_writes_and_reads_and_old_values_do_not_come_back() {
     if !memcached_is_here() {

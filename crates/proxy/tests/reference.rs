@@ -21,6 +21,7 @@ fn everything() -> ProxyFile {
     let server = ServerConfig { address: "a:1".into(), name: Some(name.clone()), weight: 1 };
     let pool = PoolFile {
         name: Some(name.clone()),
+        listen: Some(vec![name.clone()]),
         servers: Some(vec![server]),
         distribution: Some(Distribution::Ketama),
         hash: Some(Hash::Md5),

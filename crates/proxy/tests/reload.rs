@@ -97,6 +97,47 @@ fn clients_move_with_all_their_requests() {
     assert_eq!(totals.lost, 0);
 }
 
+/// A client of a pool's listener keeps the pool of this listener, wherever the new configuration lists it.
+#[test]
+fn clients_of_a_pools_listener_move_to_the_pool_that_listens_there() {
+    let servers = servers(3);
+    let listening = |config: &mut Config| {
+        let third = servers[2].address().to_string();
+        config.pools[1].servers.truncate(1);
+        config.pools.push(PoolConfig::new("third", &[third]));
+        config.pools[1].listen = vec!["127.0.0.2:0".into()];
+        config.pools[2].listen = vec!["127.0.0.3:0".into()];
+    };
+    let mut running = start(config(&servers, listening), Clock::monotonic()).unwrap();
+    let at = |running: &Running, index: usize| {
+        Client::connect(running.listening[index].host_port().unwrap().number().unwrap())
+    };
+    let mut clients = [0, 1, 2].map(|index| at(&running, index));
+    for (number, client) in clients.iter_mut().enumerate() {
+        client.ask(format!("set k 0 0 1\r\n{number}\r\n"), "STORED\r\n");
+    }
+    let swapped = |config: &mut Config| {
+        listening(config);
+        config.pools.swap(1, 2);
+    };
+    let old = replace(&mut running, config(&servers, swapped));
+    for (number, client) in clients.iter_mut().enumerate() {
+        client.ask("get k\r\n", format!("VALUE k 0 1\r\n{number}\r\nEND\r\n"));
+    }
+    assert_eq!(old.stop().unwrap().lost, 0);
+    // Without its listener, a client is closed: it would otherwise read the keys of another pool.
+    let without = |config: &mut Config| {
+        listening(config);
+        config.pools[2].listen.clear();
+    };
+    let old = replace(&mut running, config(&servers, without));
+    clients[2].expect_closed();
+    for (number, client) in clients.iter_mut().enumerate().take(2) {
+        client.ask("get k\r\n", format!("VALUE k 0 1\r\n{number}\r\nEND\r\n"));
+    }
+    assert_eq!((old.stop().unwrap().lost, running.stop().unwrap().lost), (0, 0));
+}
+
 #[test]
 fn half_closed_clients_get_every_reply() {
     let servers = servers(2);

@@ -69,7 +69,7 @@ fn fit_into_descriptors(config: &mut Config) -> Result<(), String> {
     let connections = config.backends().count() * config.connections_per_backend();
     // A listening socket is duplicated for a process that takes over.
     let metrics = config.operations.metrics_connections;
-    let reserved = OTHER_DESCRIPTORS + metrics + 2 * config.listen.len() + config.loops * (2 * connections + 4);
+    let reserved = OTHER_DESCRIPTORS + metrics + 2 * config.listeners().count() + config.loops * (2 * connections + 4);
     let room = usize::try_from(available).unwrap_or(usize::MAX).saturating_sub(reserved);
     if room == 0 {
         return Err(format!(

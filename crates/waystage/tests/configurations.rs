@@ -108,6 +108,44 @@ fn every_example_passes_check() {
     assert_eq!(names.len(), 5);
 }
 
+#[test]
+fn a_pool_with_a_listener_is_shown_and_its_routes_are_printed_by_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let pool = |name: &str, port: u16| {
+        format!("[[pools]]\nname = \"{name}\"\nlisten = \"127.0.0.1:{port}\"\nservers = [\"{name}:1\", \"{name}:2\"]\n")
+    };
+    fs::write(folder.path().join("two.toml"), pool("a", 22121) + &pool("b", 22122)).unwrap();
+    let of = |arguments: &[&str]| {
+        let output = proxy(folder.path(), &[arguments, &["--config", "two.toml"]].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let checked = of(&["--check"]);
+    let lines: Vec<&str> =
+        checked.lines().filter(|line| line.starts_with("listen") || line.contains("route")).collect();
+    assert_eq!(lines, ["listen   127.0.0.1:22121 for pool a", "listen   127.0.0.1:22122 for pool b"], "{checked}");
+    assert!(!checked.contains("unused"), "{checked}");
+    let with_own = of(&["--check", "--listen", "127.0.0.1:22120"]);
+    assert!(
+        with_own.starts_with("listen   127.0.0.1:22120\n") && with_own.contains("all keys to pool a"),
+        "{with_own}"
+    );
+    let route = of(&["route", "k", "--pool", "b"]);
+    assert!(route.contains("pool     b: as for clients of its listener") && route.contains("primary  b:"), "{route}");
+    let refused = |arguments: &[&str]| refusal(folder.path(), &[arguments, &["--config", "two.toml"]].concat());
+    assert_eq!(refused(&["route", "k"]), "every listener belongs to a pool; give --pool with one of: a, b");
+    assert_eq!(refused(&["route", "k", "--pool", "c"]), "--pool c: there is no such pool; give one of: a, b");
+}
+
+#[test]
+fn a_server_argument_may_have_a_weight() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = proxy(folder.path(), &["--check", "--server", "a:1:3", "--server", "b:1"]);
+    assert!(String::from_utf8(output.stdout).unwrap().contains("2 servers, ketama (md5), weights 3 1"));
+    let line = refusal(folder.path(), &["--check", "--server", "a:1:2000", "--server", "b:1"]);
+    assert_eq!(line, "--server 2000: give a number from 1 to 1000; leave out a server without keys");
+}
+
 /// The output of `route -` for these lines, pool by pool.
 fn spread_of(folder: &Path, lines: &str) -> Vec<serde_json::Value> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_waystage"));

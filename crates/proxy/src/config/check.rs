@@ -123,18 +123,31 @@ impl Config {
         Ok(())
     }
 
+    /// The key of each listener's address. A single address is no list, so its key has no index.
+    pub(super) fn listener_keys(&self) -> impl Iterator<Item = String> {
+        let keys = |above: String, count: usize| {
+            (0..count).map(move |index| if count == 1 { above.clone() } else { format!("{above}.{index}") })
+        };
+        let pools = self.pools.iter().enumerate();
+        let of_pools = pools.flat_map(move |(index, pool)| keys(format!("pools.{index}.listen"), pool.listen.len()));
+        keys("listen".into(), self.listen.len()).chain(of_pools)
+    }
+
     fn check_addresses(&self) -> Result<(), ConfigError> {
-        for (index, listen) in self.listen.iter().enumerate() {
-            // A single address is no list, so its key has no index.
-            let key = if self.listen.len() == 1 { "listen".into() } else { format!("listen.{index}") };
-            let is_any_port = address(&key, listen)?.host_port().is_some_and(|host_port| host_port.port() == 0);
-            if !is_any_port && self.listen[..index].contains(listen) {
-                return Err(ConfigError::value(
-                    key,
-                    quoted(listen),
-                    "this address is given twice; leave one of them out",
-                ));
+        let keys: Vec<String> = self.listener_keys().collect();
+        let mut earlier = Vec::new();
+        for ((listen, pool), key) in self.listeners().zip(keys) {
+            let read = address(&key, listen)?;
+            let is_any_port = read.host_port().is_some_and(|host_port| host_port.port() == 0);
+            if let Some((_, other)) = earlier.iter().find(|(known, _)| *known == read && !is_any_port) {
+                let problem = match other {
+                    Some(_) if *other != pool => "another pool listens there; give each pool an address of its own",
+                    None if pool.is_some() => "the proxy listens there for all pools; give this pool another address",
+                    _ => "this address is given twice; leave one of them out",
+                };
+                return Err(ConfigError::value(key, quoted(listen), problem));
             }
+            earlier.push((read, pool));
         }
         if self.transport.tls.handshake_timeout.is_zero() {
             return Err(ConfigError::value("tls-handshake-timeout", "\"0s\"", "no client could be in time; give more"));
@@ -144,7 +157,7 @@ impl Config {
         let Address::Tcp(host_port) = &read else {
             return Err(ConfigError::value("metrics", quoted(metrics), "metrics are served at HOST:PORT only"));
         };
-        if host_port.port() != 0 && self.listen.contains(metrics) {
+        if host_port.port() != 0 && self.listeners().any(|(listen, _)| listen == metrics) {
             return Err(ConfigError::value("metrics", quoted(metrics), "clients connect there; give another port"));
         }
         Ok(())

@@ -21,7 +21,7 @@ impl Config {
         match path.len() {
             0 => refuse("give the path of a unix socket".into()),
             1..=CONTROL_BYTES_MAX if path.contains('\0') => refuse("a path has no zero byte".into()),
-            1..=CONTROL_BYTES_MAX if self.listen.contains(&format!("unix:{path}")) => {
+            1..=CONTROL_BYTES_MAX if self.listeners().any(|(listen, _)| listen.strip_prefix("unix:") == Some(path)) => {
                 refuse("clients connect there; give another path".into())
             }
             1..=CONTROL_BYTES_MAX => Ok(()),
@@ -42,14 +42,13 @@ impl Config {
     /// Checks that the settings for TLS fit the addresses. With `has_other_sockets`, another process passes sockets, which can be
     /// for TLS, too.
     pub(super) fn check_tls(&self, has_other_sockets: bool) -> Result<(), ConfigError> {
-        let is_tls = |text: &String| text.parse().is_ok_and(|address: Address| address.is_tls());
+        let is_tls = |text: &str| text.parse().is_ok_and(|address: Address| address.is_tls());
         let tls = &self.transport.tls;
-        let listener = self.listen.iter().position(is_tls);
+        let listener = self.listeners().zip(self.listener_keys()).find(|((listen, _), _)| is_tls(listen));
         match (&tls.identity, listener) {
-            (None, Some(index)) => {
-                let key = if self.listen.len() == 1 { "listen".into() } else { format!("listen.{index}") };
+            (None, Some(((listen, _), key))) => {
                 let problem = "uses TLS; give tls-certificate and tls-key";
-                return Err(ConfigError::value(key, quoted(&self.listen[index]), problem));
+                return Err(ConfigError::value(key, quoted(listen), problem));
             }
             (None, None) if tls.client_authority.is_some() => {
                 return Err(ConfigError::at("tls-client-authority", "needs tls-certificate and tls-key"));
@@ -62,7 +61,7 @@ impl Config {
         }
         let servers = self.pools.iter().enumerate().flat_map(|(pool, config)| {
             let servers = config.servers.iter().enumerate();
-            servers.map(move |(index, server)| (format!("pools.{pool}.servers.{index}"), &server.address))
+            servers.map(move |(index, server)| (format!("pools.{pool}.servers.{index}"), server.address.as_str()))
         });
         let server = servers.into_iter().find(|(_, address)| is_tls(address));
         match (&tls.backend_authority, server) {

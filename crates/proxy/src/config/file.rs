@@ -116,6 +116,8 @@ pub struct ProxyFile {
 #[allow(missing_docs, reason = "the keys are those of PoolConfig")]
 pub struct PoolFile {
     pub name: Option<String>,
+    #[serde(with = "opt_list", default)]
+    pub listen: Option<Vec<String>>,
     pub servers: Option<Vec<ServerConfig>>,
     pub distribution: Option<Distribution>,
     pub hash: Option<Hash>,
@@ -140,6 +142,7 @@ pub struct PoolFile {
 const SLOTS: usize = 16;
 /// By default, one request in this many is recorded.
 const SAMPLE: u32 = 100;
+/// The default address, if neither the proxy nor a pool has one.
 const LISTEN: &str = "127.0.0.1:11211";
 /// The default name of the only pool.
 const POOL: &str = "default";
@@ -198,7 +201,10 @@ impl ProxyFile {
     /// If a key does not apply with the others. `Config::check` checks the values.
     pub fn config(self) -> Result<Config, ConfigError> {
         let has_other_sockets = self.is_given_sockets;
-        let usual = if has_other_sockets { Vec::new() } else { vec![LISTEN.into()] };
+        // If pools have listeners of their own, a further one is an explicit choice.
+        let has_pool_listeners =
+            self.pools.iter().any(|pool| pool.listen.as_ref().is_some_and(|list| !list.is_empty()));
+        let usual = if has_other_sockets || has_pool_listeners { Vec::new() } else { vec![LISTEN.into()] };
         let listen = self.listen.clone().unwrap_or(usual);
         let defaults = Config::new(LISTEN, &[]);
         let transport = self.transport()?;
@@ -339,7 +345,7 @@ impl ProxyFile {
 impl PoolFile {
     fn overridden_by(self, by: PoolFile) -> PoolFile {
         overridden!(PoolFile, self, by, {
-            name, servers, distribution, hash, hash_tag, replicas, writes, reads, failover, hedge, failover_pool,
+            name, listen, servers, distribution, hash, hash_tag, replicas, writes, reads, failover, hedge, failover_pool,
             warm_up, shadow, flush, timeouts, failures, ready_servers
         }, {})
     }
@@ -351,6 +357,7 @@ impl PoolFile {
         let defaults = PoolConfig::new(&name, &[]);
         Ok(PoolConfig {
             name,
+            listen: self.listen.unwrap_or_default(),
             servers: self.servers.unwrap_or_default(),
             distribution: self.distribution.unwrap_or(defaults.distribution),
             hash: self.hash,

@@ -130,6 +130,8 @@ pub struct RouteConfig {
 pub struct PoolConfig {
     /// Its name.
     pub name: String,
+    /// The addresses whose clients use this pool, whatever the routes say.
+    pub listen: Vec<String>,
     /// Its backends, in the order in which replicas follow each other.
     pub servers: Vec<ServerConfig>,
     /// The key distribution.
@@ -198,6 +200,7 @@ impl PoolConfig {
     pub fn new(name: &str, servers: &[String]) -> PoolConfig {
         PoolConfig {
             name: name.into(),
+            listen: Vec::new(),
             servers: servers.iter().map(|server| ServerConfig::new(server)).collect(),
             distribution: Distribution::Ketama,
             hash: None,

@@ -82,7 +82,7 @@ pub struct RecordsConfig {
 /// The whole configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// The addresses that clients connect to, each as `net::Address` reads it.
+    /// The addresses whose clients use the routes, each as `net::Address` reads it. Pools can have further ones.
     pub listen: Vec<String>,
     /// Name resolution, TLS and hand-over.
     pub transport: TransportConfig,
@@ -200,6 +200,27 @@ impl Config {
     /// The index of the pool with this name.
     pub fn pool(&self, name: &str) -> Option<usize> {
         self.pools.iter().position(|pool| pool.name == name)
+    }
+
+    /// Whether the keys of clients can belong to the pool with this index: it has a listener or a route, or it is the first pool and
+    /// has the keys without a route.
+    pub fn is_used_by_clients(&self, index: usize) -> bool {
+        let pool = &self.pools[index];
+        // Without a listener of any pool, sockets are passed to the proxy.
+        let has_routes = !self.listen.is_empty() || self.pools.iter().all(|pool| pool.listen.is_empty());
+        let is_routed = || index == 0 || self.routes.iter().any(|route| route.pool == pool.name);
+        !pool.listen.is_empty() || has_routes && is_routed()
+    }
+
+    /// All addresses that clients connect to: first those of the proxy, then those of each pool, with its index.
+    pub fn listeners(&self) -> impl Iterator<Item = (&str, Option<usize>)> {
+        let own = self.listen.iter().map(|address| (address.as_str(), None));
+        own.chain(
+            self.pools
+                .iter()
+                .enumerate()
+                .flat_map(|(index, pool)| pool.listen.iter().map(move |address| (address.as_str(), Some(index)))),
+        )
     }
 
     /// All backends in the order of their numbers: pool by pool.

@@ -13,9 +13,9 @@ pub(crate) struct Opened {
     pub(crate) handed: Vec<Inherited>,
 }
 
-/// Returns a listening socket for each configured address, and those of the service manager. An inherited socket with a configured
+/// Returns a listening socket for each configured address, in their order, and then those of the service manager. An inherited socket with a configured
 /// address is used instead of a new one. Also returns the sockets of the replaced process or configuration that are not used.
-pub(crate) fn open(listen: &[String], opened: Opened) -> Result<(Vec<Listening>, Vec<Inherited>), ProxyError> {
+pub(crate) fn open(listen: &[&str], opened: Opened) -> Result<(Vec<Listening>, Vec<Inherited>), ProxyError> {
     let Opened { mut activated, mut handed } = opened;
     // A service manager also passes the sockets on which the replaced process listens.
     handed.retain(|handed| !activated.iter().any(|activated| activated.is_same_socket(handed)));

@@ -31,6 +31,7 @@ use crate::path::event_loop::{EventLoop, MAILBOX};
 use crate::path::jobs::Jobs;
 use crate::path::journal::Journal;
 use crate::path::messages::{AcceptMessage, LoopMessage};
+use crate::path::pool_listeners::PoolListeners;
 use crate::path::route::Router;
 use crate::replication::pending_invalidations::PendingInvalidations;
 use clock::{Clock, Nanos};
@@ -78,7 +79,8 @@ impl Sockets {
         metrics: Option<OwnedFd>,
         itself: Option<&Running>,
     ) -> Result<Sockets, ProxyError> {
-        let (mut listeners, unused) = listeners::open(&config.listen, opened)?;
+        let listen: Vec<&str> = config.listeners().map(|(address, _)| address).collect();
+        let (mut listeners, unused) = listeners::open(&listen, opened)?;
         equip(&mut listeners, &config.transport.tls)?;
         let listening = listeners.iter().map(|listening| listening.address().clone()).collect();
         let control = open_control(&config.transport, itself)?;
@@ -236,6 +238,7 @@ fn prepare_accepting(
         clients_open,
         clients_max: config.clients_max,
         limits: config.client_limits.clone(),
+        pools: PoolListeners::new(config),
         addresses: Addresses::default(),
         counters,
     };

@@ -39,9 +39,8 @@ impl Health {
                 range
             })
             .collect();
-        let is_routed =
-            |name: &str| name == config.pools[0].name || config.routes.iter().any(|route| route.pool == name);
-        let pools = config.pools.iter().zip(&ranges).filter(|(pool, _)| is_routed(&pool.name)).map(|(pool, range)| {
+        let pools = config.pools.iter().enumerate().zip(&ranges);
+        let pools = pools.filter(|&((index, _), _)| config.is_used_by_clients(index)).map(|((_, pool), range)| {
             let failover = pool.failover_pool.as_ref().and_then(|failover| config.pool(&failover.pool));
             PoolHealth {
                 name: pool.name.clone(),

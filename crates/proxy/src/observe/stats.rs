@@ -204,7 +204,7 @@ impl Stats {
 
 /// The reply to `stats settings`: memcached's names for settings that it has too, then our own. No value contains a space.
 pub(crate) fn settings(config: &Config) -> Vec<(&'static str, String)> {
-    let listen = config.listen.first().map_or("", String::as_str);
+    let listen = config.listeners().next().map_or("", |(address, _)| address);
     let (host, port) = listen.rsplit_once(':').unwrap_or((listen, "0"));
     let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
     let without_spaces = |text: &str| text.replace(char::is_whitespace, "_");

@@ -5,6 +5,7 @@ use crate::config::ClientLimits;
 use crate::observe::counters::AcceptCounters;
 use crate::path::addresses::Addresses;
 use crate::path::messages::{AcceptMessage, LoopMessage};
+use crate::path::pool_listeners::{PoolListener, PoolListeners};
 use net::{Connection, Listening, Mailbox, Poller, Post, Ready, Refused, Token};
 use std::collections::VecDeque;
 use std::io;
@@ -31,6 +32,7 @@ pub(crate) struct Acceptor {
     pub(crate) clients_open: Arc<AtomicUsize>,
     pub(crate) clients_max: usize,
     pub(crate) limits: ClientLimits,
+    pub(crate) pools: PoolListeners,
     pub(crate) addresses: Addresses,
     pub(crate) counters: Arc<AcceptCounters>,
 }
@@ -97,9 +99,13 @@ impl Acceptor {
                         // Nobody listens any more when the sender is dropped.
                         drop(sender);
                     }
-                    AcceptMessage::Adopt(connection) => {
-                        self.hand_over(*connection, number);
-                        number = number.wrapping_add(1);
+                    AcceptMessage::Adopt { connection, listener } => {
+                        let pool = listener.as_deref().and_then(|address| self.pools.named(address));
+                        // If its listener is gone, it is not known which pool this client would use. It is closed.
+                        if pool.is_some() || listener.is_none() {
+                            self.hand_over(*connection, number, pool);
+                            number = number.wrapping_add(1);
+                        }
                     }
                     AcceptMessage::Lend(sender) => {
                         // The receiver may have given up.
@@ -139,7 +145,7 @@ impl Acceptor {
                     } else if self.has_too_many(&connection) {
                         self.counters.refused_address.add(1);
                     } else {
-                        self.hand_over(connection, *number);
+                        self.hand_over(connection, *number, self.pools.at(index));
                         *number = number.wrapping_add(1);
                     }
                 }
@@ -157,7 +163,7 @@ impl Acceptor {
     }
 
     /// Gives a client to a loop. If the mailbox is full, the client waits.
-    fn hand_over(&mut self, connection: Connection, number: u32) {
+    fn hand_over(&mut self, connection: Connection, number: u32, pool: Option<PoolListener>) {
         let index = number as usize % self.loops.len();
         if !self.limits.keepalive.is_zero() {
             connection.set_keepalive(self.limits.keepalive);
@@ -165,7 +171,8 @@ impl Acceptor {
         let address = connection.peer_address().filter(|_| self.limits.per_address > 0);
         let permit = address.map(|address| self.addresses.enter(address.ip()));
         self.clients_open.fetch_add(1, Ordering::Relaxed);
-        self.loops[index].waiting.push_back(LoopMessage::Client { connection: Box::new(connection), number, permit });
+        let connection = Box::new(connection);
+        self.loops[index].waiting.push_back(LoopMessage::Client { connection, number, permit, pool });
         self.give(index);
     }
 

@@ -11,6 +11,7 @@ use crate::path::journal::Journal;
 use crate::path::leg_request::own_limits;
 use crate::path::meta::{finish_reply, prepare};
 use crate::path::order::Overlap;
+use crate::path::pool_listeners::PoolListeners;
 use crate::replication::keeps_order;
 use clock::{Clock, Nanos, Stage, StageClock};
 use records::{Outcome, is_sampled};
@@ -33,6 +34,7 @@ pub(crate) struct SessionSettings {
     pub(crate) is_moving: bool,
     pub(crate) client_buffer_bytes: u64,
     pub(crate) limits: ClientLimits,
+    pub(crate) pool_listeners: PoolListeners,
     pub(crate) wire: Limits,
 }
 
@@ -64,6 +66,8 @@ pub(crate) struct ReadAgain {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub(crate) session: SessionRef,
+    /// The pool on whose listener the client has connected.
+    pub(crate) pool: Option<u8>,
     pub(crate) port: u16,
     pub(crate) sequence: u32,
     pub(crate) received: Nanos,
@@ -90,6 +94,7 @@ impl SessionSettings {
             is_moving: false,
             client_buffer_bytes: config.client_buffer_bytes,
             limits: config.client_limits.clone(),
+            pool_listeners: PoolListeners::new(config),
             wire: Limits { value_bytes: config.value_bytes, ..Limits::default() },
         }
     }
@@ -117,6 +122,7 @@ impl Core {
         let is_sampled = !arrival.is_part && is_sampled(arrival.port, arrival.sequence, self.journal.sample());
         let id = self.jobs.begin_for(arrival.session);
         let job = self.jobs.get(id);
+        job.pool = arrival.pool;
         job.port = arrival.port;
         job.sequence = arrival.sequence;
         job.verb = arrival.verb;
@@ -262,6 +268,7 @@ impl Core {
         let (session, port, sequence, verb_of_line) = (job.session, job.port, job.sequence, job.verb);
         let arrival = Arrival {
             session,
+            pool: job.pool,
             port,
             sequence,
             received: self.turn,

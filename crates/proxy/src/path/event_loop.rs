@@ -10,6 +10,7 @@ use crate::path::addresses::Permit;
 use crate::path::core::{Core, reuse};
 use crate::path::job::{JobId, SessionRef};
 use crate::path::messages::{AcceptMessage, DrainLimits, LoopMessage, NewestAcceptor};
+use crate::path::pool_listeners::PoolListener;
 use crate::path::session::{Gone, Progress, Session};
 use clock::Nanos;
 use net::{Buffers, Connection, Mailbox, Poller, Ready, Refused, Token};
@@ -254,7 +255,9 @@ impl EventLoop {
     fn handle_messages(&mut self) {
         while let Some(message) = self.mailbox.take() {
             match message {
-                LoopMessage::Client { connection, number, permit } => self.add_client(*connection, number, permit),
+                LoopMessage::Client { connection, number, permit, pool } => {
+                    self.add_client(*connection, (number, pool), permit);
+                }
                 LoopMessage::BackendMoved { backend, endpoint } => {
                     let (dispatcher, mut answered, time) = self.core.parts();
                     dispatcher.connections().move_to(backend, &endpoint, &self.poller, &mut answered, time.turn);
@@ -275,7 +278,12 @@ impl EventLoop {
         }
     }
 
-    fn add_client(&mut self, mut connection: Connection, number: u32, permit: Option<Permit>) {
+    fn add_client(
+        &mut self,
+        mut connection: Connection,
+        (number, pool): (u32, Option<PoolListener>),
+        permit: Option<Permit>,
+    ) {
         let entry = self.sessions.vacant_entry();
         let slot = entry.key();
         let is_logged = self.core.journal.logs_slow_requests();
@@ -284,7 +292,7 @@ impl EventLoop {
             if connection.is_handshaking() {
                 self.handshakes.push_back((self.core.turn + self.core.settings.handshake_timeout, slot, number));
             }
-            let mut session = Session::new(connection, slot as u32, number, permit, self.core.turn);
+            let mut session = Session::new(connection, (slot as u32, number, pool), permit, self.core.turn);
             session.begin_paused();
             self.core.jobs.clients.open(session.reference(), address);
             if self.core.jobs.clients.is_crowded() {
@@ -445,10 +453,14 @@ impl EventLoop {
     fn hand_to_successor(&mut self, slot: usize) {
         let session = self.sessions.remove(slot);
         self.core.jobs.clients.close(session.reference());
-        let number = session.number();
+        let (number, pool) = (session.number(), session.pool());
+        let listener = pool.map(|pool| self.core.settings.pool_listeners.address(pool));
         let mut connection = session.into_connection();
         match self.poller.remove(&mut connection) {
-            Ok(()) => self.moving.push_back((number, AcceptMessage::Adopt(Box::new(connection)))),
+            Ok(()) => {
+                let connection = Box::new(connection);
+                self.moving.push_back((number, AcceptMessage::Adopt { connection, listener }));
+            }
             Err(_) => _ = self.clients_open.fetch_sub(1, Ordering::Relaxed),
         }
     }
@@ -475,8 +487,9 @@ impl EventLoop {
         self.core.settings.is_moving = false;
         self.core.jobs.clients.notes_idle = false;
         for (number, message) in std::mem::take(&mut self.moving) {
-            if let AcceptMessage::Adopt(connection) = message {
-                self.add_client(*connection, number, None);
+            if let AcceptMessage::Adopt { connection, listener } = message {
+                let pool = listener.and_then(|address| self.core.settings.pool_listeners.named(&address));
+                self.add_client(*connection, (number, pool), None);
             }
         }
     }

@@ -236,6 +236,8 @@ pub(crate) struct Job {
     /// Whether `reply` is complete.
     pub(crate) is_done: bool,
     pub(crate) session: SessionRef,
+    /// The pool of all its keys, whatever the routes say: its client has connected on the listener of this pool.
+    pub(crate) pool: Option<u8>,
     pub(crate) port: u16,
     pub(crate) sequence: u32,
     /// The number of this use of the job, which also changes if its request is sent again from the start.

@@ -17,6 +17,7 @@ use crate::path::core::{Arrival, Core};
 use crate::path::job::{Job, JobId, SessionRef};
 use crate::path::leg_request::is_read;
 use crate::path::order::Access;
+use crate::path::pool_listeners::PoolListener;
 use crate::path::session::open_line::{FIRST_KEY_BYTES, FIRST_KEYS_MAX, may_change_values};
 use crate::path::session::queue::JobQueue;
 use crate::path::session::rare::Rare;
@@ -35,6 +36,7 @@ pub(crate) struct Session {
     connection: Connection,
     slot: u32,
     number: u32,
+    pool: Option<PoolListener>,
     port: u16,
     next_sequence: u32,
     queue: JobQueue,
@@ -97,13 +99,19 @@ pub(crate) enum Progress {
 pub(crate) struct Gone;
 
 impl Session {
-    /// A session for a connection that was just accepted.
-    pub(crate) fn new(connection: Connection, slot: u32, number: u32, permit: Option<Permit>, now: Nanos) -> Session {
+    /// A session for a connection that was just accepted, with its slot, its number and the pool on whose listener it was accepted.
+    pub(crate) fn new(
+        connection: Connection,
+        (slot, number, pool): (u32, u32, Option<PoolListener>),
+        permit: Option<Permit>,
+        now: Nanos,
+    ) -> Session {
         let port = connection.peer_address().map_or(0, |address| address.port());
         Session {
             connection,
             slot,
             number,
+            pool,
             port,
             next_sequence: 0,
             queue: JobQueue::default(),
@@ -130,6 +138,11 @@ impl Session {
     /// The connection's number, which is unique within the process.
     pub(crate) fn number(&self) -> u32 {
         self.number
+    }
+
+    /// The pool on whose listener the client has connected.
+    pub(crate) fn pool(&self) -> Option<PoolListener> {
+        self.pool
     }
 
     /// The name by which jobs refer to this session.
@@ -441,8 +454,8 @@ impl Session {
 
     fn arrival_of(&self, sequence: u32, verb: Verb, is_quiet: bool, request_bytes: usize) -> Arrival {
         let (session, port, received) = (self.reference(), self.port, self.received);
-        let (is_bulk, is_part) = (false, false);
-        Arrival { session, port, sequence, received, verb, is_quiet, is_bulk, is_part, request_bytes }
+        let (pool, is_bulk, is_part) = (self.pool.map(|listener| listener.pool), false, false);
+        Arrival { session, pool, port, sequence, received, verb, is_quiet, is_bulk, is_part, request_bytes }
     }
 }
 

@@ -6,6 +6,7 @@ use crate::path::job::{BackgroundJob, Candidate, FollowUp, Job, JobId, Join, Leg
 use crate::path::jobs::{AnsweredJobs, Outstanding, Time};
 use crate::path::meta;
 use crate::replication::kept::send_kept;
+use crate::replication::policy::Policy;
 use crate::replication::replicas::{Choice, Replicas, part_leg};
 use crate::replication::warm_up::keeps_value;
 use clock::Stage;
@@ -18,7 +19,7 @@ pub(crate) struct Assigner {
     multi_get: MultiGet,
     /// The pool and backend of each key of the current multi-get.
     chosen: Vec<(usize, Choice)>,
-    /// For a request to a shadow pool: that pool, whatever the routes say.
+    /// For a request to a shadow pool, or of a client of a pool's listener: that pool, whatever the routes say.
     only_pool: Option<usize>,
     /// Counts requests, so that reads of any replica go to each in turn.
     turn: usize,
@@ -64,7 +65,7 @@ impl Assigner {
     ) {
         self.only_pool = match job.background {
             Some(BackgroundJob::Shadow { pool }) => Some(pool),
-            _ => None,
+            _ => job.pool.map(usize::from),
         };
         self.turn = self.turn.wrapping_add(1);
         match request {
@@ -73,7 +74,7 @@ impl Assigner {
                 self.count_reads(replicas);
                 self.assign_get(job, *verb, *keys, request, replicas);
             }
-            Request::FlushAll { .. } => assign_flush(job, replicas),
+            Request::FlushAll { .. } => assign_flush(job, self.only_pool, replicas),
             Request::Meta(meta) => self.assign_meta(job, meta, request, replicas, outstanding),
             _ => {
                 let key = request.key().unwrap_or_default();
@@ -275,9 +276,14 @@ fn assign_primary(job: &mut Job, pool: usize, key: &[u8], quorum: u8, request: &
     job.follow_up = FollowUp::PrimaryWrite { pool: pool as u8, quorum };
 }
 
-/// Assigns `flush_all`: one leg for every backend of the pools that may be flushed.
-fn assign_flush(job: &mut Job, replicas: &Replicas) {
-    for (index, policy) in replicas.policies.iter().enumerate().filter(|(_, policy)| policy.flush) {
+/// Assigns `flush_all`: one leg for every backend of the pools that may be flushed. A client of a pool's listener flushes this pool,
+/// and the pools that could return its values.
+fn assign_flush(job: &mut Job, only_pool: Option<usize>, replicas: &Replicas) {
+    let is_meant = |index| only_pool.is_none_or(|pool| Policy::reaches(&replicas.policies, pool, index));
+    for (index, policy) in replicas.policies.iter().enumerate() {
+        if !policy.flush || !is_meant(index) {
+            continue;
+        }
         debug_assert!(policy.replicas > 0);
         replicas.counters.pools[index].writes.add(1);
         replicas.router.pool(index).all().for_each(|backend| {

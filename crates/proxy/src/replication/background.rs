@@ -99,8 +99,8 @@ pub(crate) fn send_shadows(
 }
 
 /// The pool that a request for this key is sent to as well, if any; counts it.
-pub(crate) fn shadow_of(key: &[u8], is_read: bool, replicas: &Replicas) -> Option<usize> {
-    let pool = replicas.router.pool_of(key);
+pub(crate) fn shadow_of(key: &[u8], is_read: bool, only_pool: Option<u8>, replicas: &Replicas) -> Option<usize> {
+    let pool = only_pool.map_or_else(|| replicas.router.pool_of(key), usize::from);
     let shadow = replicas.policies[pool].shadow?;
     let is_shadowed = shadow.includes(key) && (shadow.reads || !is_read);
     replicas.counters.pools[pool].shadowed.add(u64::from(is_shadowed));
@@ -158,19 +158,20 @@ pub(crate) fn send_fills(
             _ => (false, None),
         };
         if is_filled {
-            let (reply, session) = (std::mem::take(&mut job.leg(leg as u16).reply), job.session);
-            store_values(&reply, only_pool, session, limits, replicas, answered, send);
+            let (reply, client) = (std::mem::take(&mut job.leg(leg as u16).reply), (job.session, job.pool));
+            store_values(&reply, only_pool, client, limits, replicas, answered, send);
             answered.jobs.get(id).leg(leg as u16).reply = reply;
         }
     }
 }
 
-/// Stores the values of a reply in `only_pool`, or in the pools that their keys belong to. The reply to an `mg` need not contain
+/// Stores the values of a reply in `only_pool`, or in the pools that their keys belong to: that of the client's listener, or those of
+/// the routes. The reply to an `mg` need not contain
 /// everything that a value is stored with; it is only counted.
 fn store_values(
     reply: &[u8],
     only_pool: Option<usize>,
-    session: SessionRef,
+    (session, listener_pool): (SessionRef, Option<u8>),
     limits: &Limits,
     replicas: &Replicas,
     answered: &mut AnsweredJobs<'_>,
@@ -183,7 +184,8 @@ fn store_values(
     let mut at = 0;
     while let ParsedReply::Reply { reply: Reply::Value(value), consumed } = parse_reply(&reply[at..], limits) {
         at += consumed;
-        let pool = only_pool.unwrap_or_else(|| replicas.router.pool_of(value.key));
+        let pool = only_pool.or(listener_pool.map(usize::from));
+        let pool = pool.unwrap_or_else(|| replicas.router.pool_of(value.key));
         let Some((_, seconds)) = replicas.policies[pool].warm_up else { continue };
         replicas.counters.pools[pool].warm_up_hits.add(1);
         let request = Request::Store {

@@ -128,7 +128,7 @@ impl Replicas {
                 continue;
             }
             key.missed = key.missed.or(is_answered(leg).then_some(key.leg));
-            let pool = self.router.pool_of(name);
+            let pool = job.pool.map_or_else(|| self.router.pool_of(name), usize::from);
             let next = match job.legs().len() < LEGS_MAX {
                 true => self.next_read(pool, name, key.candidate, key.missed.is_some()),
                 false => None,

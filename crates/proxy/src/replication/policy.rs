@@ -80,6 +80,24 @@ impl Policy {
         policies.iter().enumerate().map(of_pool).collect()
     }
 
+    /// Whether requests for keys of the pool `from` can reach the pool `to`: it is the pool itself, or a failover, warm-up or shadow
+    /// pool, also of one of these.
+    pub(crate) fn reaches(policies: &[Policy], from: usize, to: usize) -> bool {
+        let mut reached = vec![from];
+        let mut next = 0;
+        while let Some(&pool) = reached.get(next) {
+            let Policy { failover_pool, warm_up, shadow, .. } = &policies[pool];
+            let others = [failover_pool.map(|(other, _)| other), warm_up.map(|(other, _)| other)];
+            for other in others.into_iter().chain([shadow.map(|shadow| shadow.pool)]).flatten() {
+                if !reached.contains(&other) {
+                    reached.push(other);
+                }
+            }
+            next += 1;
+        }
+        reached.contains(&to)
+    }
+
     /// Whether the pool has no policy: every request for one of its keys has one leg, to the key's primary.
     pub(crate) fn is_plain(&self) -> bool {
         !self.has_replicas() && self.shadow.is_none()
@@ -123,6 +141,22 @@ impl ShadowPolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{FailoverPool, Shadow, WarmUp};
+
+    #[test]
+    fn a_pool_reaches_the_pools_that_it_refers_to() {
+        let mut config = Config::new("", &["a:1".into()]);
+        let expiry = Duration::from_secs(1);
+        for name in ["b", "c", "d"] {
+            config.pools.push(PoolConfig::new(name, &[format!("{name}:1")]));
+        }
+        config.pools[0].failover_pool = Some(FailoverPool { pool: "b".into(), expiry });
+        config.pools[1].warm_up = Some(WarmUp { from: "c".into(), expiry });
+        config.pools[2].shadow = Some(Shadow { to: "b".into(), share: 0.5, reads: false });
+        let policies = Policy::all(&config);
+        let reached = |from| (0..4).filter(|&to| Policy::reaches(&policies, from, to)).collect::<Vec<_>>();
+        assert_eq!([reached(0), reached(1), reached(2), reached(3)], [vec![0, 1, 2], vec![1, 2], vec![1, 2], vec![3]]);
+    }
 
     #[test]
     fn a_shadow_gets_its_share_of_keys_and_always_the_same_keys() {

@@ -28,11 +28,21 @@ fn keys(value: &Value, above: &str, found: &mut BTreeSet<String>) {
 
 /// The example with every key from the comments, in place of the line that sets the same key.
 pub(crate) fn uncommented() -> String {
-    let is_key = |line: &&str| line.starts_with('#') && !line.starts_with("# ") && line.len() > 1;
-    let added: Vec<&str> = REFERENCE.lines().filter(is_key).map(|line| &line[1..]).collect();
+    let is_key = |line: &str| line.starts_with('#') && !line.starts_with("# ") && line.len() > 1;
+    // Each line with the number of its table, because tables have keys with the same name.
+    let mut table = 0;
+    let lines = REFERENCE.lines().map(|line| {
+        table += usize::from(line.trim_start_matches('#').starts_with('['));
+        (table, line)
+    });
+    let lines: Vec<(usize, &str)> = lines.collect();
+    let added: Vec<(usize, &str)> =
+        lines.iter().filter(|(_, line)| is_key(line)).map(|&(table, line)| (table, &line[1..])).collect();
     let key = |line: &str| line.split(" =").next().unwrap_or_default().to_string();
-    let said_twice = |line: &str| line.contains(" =") && added.iter().any(|other| key(other) == key(line));
-    let shown = |line: &str| if is_key(&line) { line[1..].to_string() } else { line.to_string() };
-    let lines = REFERENCE.lines().filter(|line| line.starts_with('#') || !said_twice(line));
-    lines.map(|line| shown(line) + "\n").collect()
+    let is_added =
+        |table: usize, line: &str| added.iter().any(|(other, added)| *other == table && key(added) == key(line));
+    let shown = |line: &str| if is_key(line) { line[1..].to_string() } else { line.to_string() };
+    let kept =
+        lines.iter().filter(|(table, line)| line.starts_with('#') || !line.contains(" =") || !is_added(*table, line));
+    kept.map(|(_, line)| shown(line) + "\n").collect()
 }

@@ -15,6 +15,8 @@ pub(crate) struct Report {
 /// The route of one key.
 #[derive(Debug, Serialize)]
 pub(crate) struct KeyRoute {
+    #[serde(skip)]
+    is_of_only_pool: bool,
     key: String,
     pool: String,
     /// Prefix of the route that matches the key.
@@ -57,9 +59,12 @@ struct ServerShare {
 }
 
 impl KeyRoute {
-    /// Routes a key.
-    pub(crate) fn new(config: &Config, router: &Router, key: &[u8]) -> KeyRoute {
-        let placement = router.explain(key);
+    /// Routes a key, by the routes or in the given pool.
+    pub(crate) fn new(config: &Config, router: &Router, only_pool: Option<usize>, key: &[u8]) -> KeyRoute {
+        let placement = match only_pool {
+            Some(pool) => router.explain_in(pool, None, key),
+            None => router.explain(key),
+        };
         let pool = &config.pools[placement.pool];
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let names = config.backend_names();
@@ -68,6 +73,7 @@ impl KeyRoute {
         let failover = pool.failover_pool.as_ref().and_then(|failover| config.pool(&failover.pool));
         let failover_servers = failover.map(|place| named(&router.explain_in(place, None, key).backends));
         KeyRoute {
+            is_of_only_pool: only_pool.is_some(),
             key: text(key),
             pool: pool.name.clone(),
             prefix: placement.prefix.map(text),
@@ -92,6 +98,7 @@ impl KeyRoute {
         let replicas: Vec<&str> = std::iter::once(&self.primary).chain(&self.replicas).map(String::as_str).collect();
         let why = match &self.prefix {
             Some(prefix) => format!("the longest matching route is {prefix:?}"),
+            None if self.is_of_only_pool => "as for clients of its listener".into(),
             None => "the first pool, because no route matches".into(),
         };
         let part = match &self.hash_tag {

@@ -28,6 +28,9 @@ pub(crate) struct RouteArguments {
     config: Option<PathBuf>,
     #[command(flatten)]
     pool: PoolFlags,
+    /// Route as for a client of the listener of this pool, whatever the routes say.
+    #[arg(long = "pool", value_name = "NAME")]
+    only_pool: Option<String>,
     /// Print JSON instead of text.
     #[arg(long)]
     json: bool,
@@ -40,7 +43,8 @@ pub(crate) fn run(arguments: &RouteArguments) -> Result<ExitCode, String> {
         Ok(config) => config,
         Err(line) => return Ok(invalid(&line)),
     };
-    let report = match report(&config, &arguments.keys) {
+    let report = only_pool(&config, arguments.only_pool.as_deref());
+    let report = match report.and_then(|pool| report_of(&config, &arguments.keys, pool)) {
         Ok(report) => report,
         Err(line) => return Ok(invalid(&line)),
     };
@@ -56,7 +60,22 @@ pub(crate) fn run(arguments: &RouteArguments) -> Result<ExitCode, String> {
     }
 }
 
-fn report(config: &Config, keys: &[OsString]) -> Result<Report, String> {
+/// The pool of --pool. It is needed if clients connect to listeners of several pools only.
+fn only_pool(config: &Config, name: Option<&str>) -> Result<Option<usize>, String> {
+    let names: Vec<&str> = config.pools.iter().map(|pool| pool.name.as_str()).collect();
+    match name {
+        Some(name) => match config.pool(name) {
+            Some(pool) => Ok(Some(pool)),
+            None => Err(format!("--pool {name}: there is no such pool; give one of: {}", names.join(", "))),
+        },
+        None if config.listen.is_empty() && config.listeners().next().is_some() && names.len() > 1 => {
+            Err(format!("every listener belongs to a pool; give --pool with one of: {}", names.join(", ")))
+        }
+        None => Ok(None),
+    }
+}
+
+fn report_of(config: &Config, keys: &[OsString], pool: Option<usize>) -> Result<Report, String> {
     let router = Router::new(config);
     let mut report = Report::default();
     let mut counts = None;
@@ -65,10 +84,10 @@ fn report(config: &Config, keys: &[OsString]) -> Result<Report, String> {
         if key == b"-" {
             // A second one finds nothing more to read.
             let counts = counts.get_or_insert_with(|| vec![0; router.backends().into()]);
-            count(&router, &mut io::stdin().lock(), counts)?;
+            count(&router, pool, &mut io::stdin().lock(), counts)?;
         } else {
             check(key).map_err(|problem| format!("key {:?}: {problem}", String::from_utf8_lossy(key)))?;
-            report.keys.push(KeyRoute::new(config, &router, key));
+            report.keys.push(KeyRoute::new(config, &router, pool, key));
         }
     }
     report.spread = counts.map(|counts| Report::spread(config, &counts));
@@ -76,7 +95,7 @@ fn report(config: &Config, keys: &[OsString]) -> Result<Report, String> {
 }
 
 /// Counts keys by their primary's number. Empty lines are no keys.
-fn count(router: &Router, input: &mut impl BufRead, counts: &mut [u64]) -> Result<(), String> {
+fn count(router: &Router, pool: Option<usize>, input: &mut impl BufRead, counts: &mut [u64]) -> Result<(), String> {
     let mut line = Vec::new();
     for number in 1_u64.. {
         line.clear();
@@ -88,7 +107,9 @@ fn count(router: &Router, input: &mut impl BufRead, counts: &mut [u64]) -> Resul
         let key = key.strip_suffix(b"\r").unwrap_or(key);
         if !key.is_empty() {
             check(key).map_err(|problem| format!("standard input:{number}: {problem}"))?;
-            counts[usize::from(router.primary(key))] += 1;
+            let primary =
+                pool.map_or_else(|| router.primary(key), |pool| router.explain_in(pool, None, key).backends[0]);
+            counts[usize::from(primary)] += 1;
         }
     }
     Ok(())
@@ -115,8 +136,8 @@ mod tests {
         let router = Router::new(&Config::new("127.0.0.1:0", &["a:1".into(), "b:1".into()]));
         let mut counts = vec![0; 2];
         let keys: Vec<String> = (0..100).map(|key| format!("key-{key}")).collect();
-        count(&router, &mut keys.join("\r\n").as_bytes(), &mut counts).unwrap();
-        count(&router, &mut &b"\n\nkey-1\n"[..], &mut counts).unwrap();
+        count(&router, None, &mut keys.join("\r\n").as_bytes(), &mut counts).unwrap();
+        count(&router, Some(0), &mut &b"\n\nkey-1\n"[..], &mut counts).unwrap();
         assert_eq!(counts.iter().sum::<u64>(), 101);
         assert!(counts.iter().all(|&count| count > 10), "{counts:?}");
     }
@@ -130,7 +151,7 @@ mod tests {
             (&format!("a\n{long}\n"), "standard input:2: more than 250 bytes; no key is longer".into()),
             (&"y".repeat(100_000), "standard input:1: more than 250 bytes; no key is longer".into()),
         ] {
-            assert_eq!(count(&router, &mut text.as_bytes(), &mut [0]).unwrap_err(), expected);
+            assert_eq!(count(&router, None, &mut text.as_bytes(), &mut [0]).unwrap_err(), expected);
         }
         assert!(check(b"").is_err() && check(&[b'x'; 250]).is_ok() && check("ключ".as_bytes()).is_ok());
     }

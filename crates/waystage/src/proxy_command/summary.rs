@@ -6,7 +6,13 @@ use quantity::duration_text;
 
 /// The addresses, the pools with their policies, and the routes, one per line.
 pub(crate) fn summary(config: &Config) -> String {
-    let mut lines = vec![format!("listen   {}", config.listen.join(" and "))];
+    let pool_name = |index: usize| config.pools[index].name.as_str();
+    let mut lines = Vec::new();
+    if !config.listen.is_empty() {
+        lines.push(format!("listen   {}", config.listen.join(" and ")));
+    }
+    let of_pools = config.listeners().filter_map(|(address, pool)| Some((address, pool?)));
+    lines.extend(of_pools.map(|(address, pool)| format!("listen   {address} for pool {}", pool_name(pool))));
     if let Some(metrics) = &config.metrics {
         lines.push(format!("metrics  {metrics}"));
     }
@@ -18,8 +24,14 @@ pub(crate) fn summary(config: &Config) -> String {
         lines.push(format!("pool     {}: {}", pool.name, text(pool)));
         lines.extend(details(pool).into_iter().map(|(name, text)| format!("  {name:<8} {text}")));
         if !is_used(config, index) {
-            lines.push("  unused   no route and no pool refers to it, so it gets no keys".into());
+            lines.push(
+                "  unused   it has no listener, and no route and no pool refers to it, so it gets no keys".into(),
+            );
         }
+    }
+    // Clients of a pool's listener use this pool only.
+    if config.listen.is_empty() && config.listeners().next().is_some() {
+        return lines.join("\n");
     }
     for route in &config.routes {
         lines.push(format!("route    {:?} to pool {}", route.prefix, route.pool));
@@ -74,6 +86,6 @@ fn details(pool: &PoolConfig) -> Vec<(&'static str, String)> {
 /// Whether any key can be sent to the pool with this index.
 fn is_used(config: &Config, index: usize) -> bool {
     let name = &config.pools[index].name;
-    let others = config.pools.iter().flat_map(PoolConfig::named_pools).map(|(_, other)| other);
-    index == 0 || config.routes.iter().map(|route| route.pool.as_str()).chain(others).any(|other| other == name)
+    let mut others = config.pools.iter().flat_map(PoolConfig::named_pools).map(|(_, other)| other);
+    config.is_used_by_clients(index) || others.any(|other| other == name)
 }

@@ -59,7 +59,7 @@ impl Dispatcher {
         if is_read && !has_several_keys {
             answered.jobs.get(id).keep(request);
         }
-        if let Some((pool, primary)) = self.plain_primary(request) {
+        if let Some((pool, primary)) = self.plain_primary(request, answered.jobs.get(id).pool) {
             let counters = &self.counters.pools[pool];
             if is_read { &counters.reads } else { &counters.writes }.add(1);
             let job = answered.jobs.get(id);
@@ -146,10 +146,11 @@ impl Dispatcher {
         self.sender.close(answered, time);
     }
 
-    /// The pool and the primary of a request for one key, if no policy of the pool and no invalidation concerns it.
-    fn plain_primary(&self, request: &Request<'_>) -> Option<(usize, u16)> {
+    /// The pool and the primary of a request for one key, if no policy of the pool and no invalidation concerns it. `only_pool` is the
+    /// pool of the client's listener.
+    fn plain_primary(&self, request: &Request<'_>, only_pool: Option<u8>) -> Option<(usize, u16)> {
         let of_key = |key: &[u8]| {
-            let pool = self.router.pool_of(key);
+            let pool = only_pool.map_or_else(|| self.router.pool_of(key), usize::from);
             let primary = self.router.pool(pool).primary(key);
             // After a reload, a server can have pending invalidations that a pool with replicas has left.
             (self.is_plain[pool] && self.replication.has_nothing_pending(primary)).then_some((pool, primary))
