@@ -90,6 +90,11 @@ impl Document {
         Document { file: name.into(), text: text.into() }
     }
 
+    /// Its text.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
     /// Parses the document.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! `waystage proxy`: a configuration from a file and arguments, and the life of the process.
 
 mod changes;
+mod convert;
 mod events;
 mod flags;
 mod key_route;
@@ -55,6 +56,8 @@ pub(crate) struct ProxyArguments {
 enum ProxyCommand {
     /// Print which servers store each key, and why.
     Route(route::RouteArguments),
+    /// Convert the configuration of twemproxy or mcrouter, and print the result.
+    Convert(convert::ConvertArguments),
 }
 
 /// Descriptors that belong to neither clients nor backends, such as those of up to sixteen name resolutions in progress.
@@ -87,10 +90,12 @@ fn fit_into_descriptors(config: &mut Config) -> Result<(), String> {
     Ok(())
 }
 
-/// Serves until SIGTERM or SIGINT, or until a new process has taken over; or runs --check or `route`.
+/// Serves until SIGTERM or SIGINT, or until a new process has taken over; or runs --check or another command.
 pub(crate) fn run(arguments: ProxyArguments) -> Result<ExitCode, String> {
-    if let Some(ProxyCommand::Route(arguments)) = &arguments.command {
-        return route::run(arguments);
+    match &arguments.command {
+        Some(ProxyCommand::Route(arguments)) => return route::run(arguments),
+        Some(ProxyCommand::Convert(arguments)) => return convert::run(arguments),
+        None => {}
     }
     let activated = activated()?;
     let transport = arguments.transport.settings(&activated);
