@@ -152,8 +152,9 @@ def test_keys_stay_where_twemproxy_put_them(tmp_path):
     named = [f"{server} cache-{draw.randrange(10**6)}" for server in weighted]
     shuffled = draw.sample(named, len(named))
     pools = {
-        "ketama-md5": (weighted, {"distribution": "ketama", "hash": "md5"}),
-        "ketama-many": (plain, {"distribution": "ketama", "hash": "fnv1a_64"}),
+        "ketama-fnv": (weighted, {"distribution": "ketama", "hash": "fnv1a_64"}),
+        # twemproxy rounds the number of points down for 25 equal servers. md5 spreads keys enough to notice.
+        "ketama-many": (plain, {"distribution": "ketama", "hash": "md5"}),
         "ketama-named": (
             named,
             {"hash": "crc32", "hash_tag": "'{}'", "auto_eject_hosts": "true", "timeout": 400},

@@ -10,6 +10,8 @@ use std::time::Duration;
 /// The most backends in all pools.
 const BACKENDS_MAX: usize = 250;
 const LOOPS_MAX: usize = 250;
+/// The most addresses of all pools together.
+const POOL_LISTENERS_MAX: usize = 250;
 const ROUTES_MAX: usize = 250;
 /// The length of the longest key: no longer prefix can match.
 const PREFIX_BYTES_MAX: usize = 250;
@@ -134,6 +136,11 @@ impl Config {
     }
 
     fn check_addresses(&self) -> Result<(), ConfigError> {
+        let of_pools: usize = self.pools.iter().map(|pool| pool.listen.len()).sum();
+        if of_pools > POOL_LISTENERS_MAX {
+            let problem = format!("{of_pools} addresses of pools in all; at most {POOL_LISTENERS_MAX} are supported");
+            return Err(ConfigError::at("pools", problem));
+        }
         let keys: Vec<String> = self.listener_keys().collect();
         let mut earlier = Vec::new();
         for ((listen, pool), key) in self.listeners().zip(keys) {

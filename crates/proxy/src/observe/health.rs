@@ -104,6 +104,9 @@ mod tests {
         assert_eq!(health.reasons(), Vec::<String>::new());
         loops[1].backends[1].is_open.set(0);
         assert_eq!(health.reasons(), [first], "one loop cannot reach it");
+        config.pools[2].listen = vec!["127.0.0.1:1".into()];
+        let with_listener = Health::new(&config, loops.clone(), is_stopping.clone());
+        assert_eq!(with_listener.reasons(), [first, "pool other: 0 of 1 servers are up, 1 needed"]);
         is_stopping.store(true, Ordering::Relaxed);
         assert_eq!(health.reasons(), ["the proxy is stopping"]);
     }

@@ -343,6 +343,35 @@ fn sockets_of_the_service_manager_are_listened_on() {
     assert_eq!(line, "cannot listen on an inherited socket: the socket named \"stray\" does not listen for streams");
 }
 
+/// A socket that the service manager or a predecessor passes belongs to the pool that listens at its address.
+#[test]
+fn a_passed_socket_belongs_to_the_pool_with_its_address() {
+    let (main, own) = (Server::start(), Server::start());
+    let [passed, of_pool] = [0, 1].map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
+    let (address, pool_address) = (passed.local_addr().unwrap(), of_pool.local_addr().unwrap());
+    let place = Place::new();
+    let mut config = Config::new("", &[main.address().to_string()]);
+    config.listen = Vec::new();
+    config.loops = 1;
+    config.transport.control = Some(place.control());
+    let pool = proxy::PoolConfig::new("own", &[own.address().to_string()]);
+    config.pools.push(proxy::PoolConfig { listen: vec![pool_address.to_string()], ..pool });
+    // In the order of the service manager, not in that of the configuration.
+    let activated = vec![inherited("first", passed.into()), inherited("second", of_pool.into())];
+    let running = proxy::start_with(config.clone(), activated, clock::Clock::monotonic()).unwrap();
+    assert_eq!(running.listening.len(), 2);
+    Client::connect(pool_address).ask("set k 0 0 3\r\nown\r\n", "STORED\r\n");
+    Client::connect(address).ask("get k\r\n", "END\r\n");
+    Client::connect(own.address()).ask("get k\r\n", "VALUE k 0 3\r\nown\r\nEND\r\n");
+    // A successor that names the pool's address only takes this one over.
+    config.transport.take_over = Some(place.control());
+    let successor = proxy::start(config, clock::Clock::monotonic()).unwrap();
+    assert_eq!(successor.listening.len(), 1);
+    stop(running);
+    Client::connect(pool_address).ask("get k\r\n", "VALUE k 0 3\r\nown\r\nEND\r\n");
+    stop(successor);
+}
+
 /// A predecessor whose sockets are not what it says they are.
 #[test]
 fn a_socket_that_listens_elsewhere_than_its_name_says_is_not_used() {
