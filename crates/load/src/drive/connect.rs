@@ -79,8 +79,7 @@ fn connections(config: &Config, addresses: &[SocketAddr]) -> Result<Vec<Connecti
         Ok(found)
     };
     thread::scope(|scope| {
-        let workers: Vec<_> =
-            (1..all.min(AT_ONCE + 1)).map(|from| scope.spawn(move || open_some(from))).collect();
+        let workers: Vec<_> = (1..all.min(AT_ONCE + 1)).map(|from| scope.spawn(move || open_some(from))).collect();
         for worker in workers {
             for (number, connection) in worker.join().expect("connecting never panics")? {
                 opened[number] = Some(connection);
