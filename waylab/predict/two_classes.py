@@ -72,7 +72,7 @@ def two_class_medians(directories: Sequence[Path]) -> list[TwoClassMedians]:
 
 
 def two_class_predictions(directories: Sequence[Path]) -> list[TwoClassPrediction]:
-    """Predict each configuration of runs from its own times, and from those of the next configuration like it.
+    """Predict each configuration of runs from its own times, and from those of every configuration like it.
 
     Only configurations that the network describes: a queue pair for each server, one replica, GETs and SETs.
     """
@@ -80,12 +80,12 @@ def two_class_predictions(directories: Sequence[Path]) -> list[TwoClassPredictio
         observations = [one for one in pooled(usable(observe(directories))) if _described(one)]
     except LabError:
         return []
-    found = []
-    for index, one in enumerate(observations):
-        others = [*observations[index + 1 :], *observations[:index]]
-        alike = [other for other in others if other.settings.others == one.settings.others]
-        found += [_prediction(source, one) for source in (one, *alike[:1])]
-    return found
+    return [
+        _prediction(source, one)
+        for one in observations
+        for source in observations
+        if source.settings.others == one.settings.others
+    ]
 
 
 def _prediction(source: TrialObservation, target: TrialObservation) -> TwoClassPrediction:
@@ -112,7 +112,11 @@ def networks(source: TrialObservation, target: TrialObservation) -> tuple[Networ
     sets = min(max(round(clients * share), 1), clients - 1)
     servers = range(1, target.settings.servers + 1)
     stages = source.stages_s
-    away = {name: Service(max(source.responses_s[name] - stages[name]["total"], 0.0)) for name in _OPERATIONS}
+    # The time of the reply in the proxy is no station of the network, so it counts as time on the way.
+    away = {
+        name: Service(max(source.responses_s[name] - stages[name]["total"], 0.0) + stages[name]["reply"])
+        for name in _OPERATIONS
+    }
     balancer = Service(sum(stages["all"][stage] for stage in _BALANCER))
     reading, writing = (Service(sum(stages[name][stage] for stage in _HOLDING)) for name in _OPERATIONS)
     stations = (
@@ -133,14 +137,10 @@ def networks(source: TrialObservation, target: TrialObservation) -> tuple[Networ
         switching={name: {"get": 1 - share, "set": share} for name in _OPERATIONS},
         name="one population",
     )
-    on_its_way = Service(writing.mean_s + stages["set"]["queue"])
     pipelined = replace(
         drawn,
         stations=tuple(
-            replace(station, service={"set": on_its_way}, servers=None)
-            if "writer" in station.name
-            else station
-            for station in stations
+            replace(station, servers=None) if "writer" in station.name else station for station in stations
         ),
         name="one population, SETs without a queue",
     )

@@ -71,11 +71,11 @@ def two_class_section(medians: Sequence[tuple[str, TwoClassMedians]]) -> Iterato
         "for its writer, with the mean times of the stages. In the study, GETs and SETs are two fixed populations. "
         "With one population, each client draws its next operation. The writers of this proxy do not wait for a reply "
         "before they send the next SET, so the last network has delays instead of their stations. Each configuration "
-        "is predicted with the times of another one. A row has the medians of the absolute differences from the "
-        "measurement."
+        "is predicted with the times of each other one that differs in servers, replicas or the share of SETs. A row "
+        "has the medians of the absolute differences from the measurement."
     )
     yield ""
-    yield "| experiment | configurations | network | throughput | GET, response | SET, response |"
+    yield "| experiment | predictions | network | throughput | GET, response | SET, response |"
     yield "|---|---:|---|---:|---:|---:|"
     for experiment, one in medians:
         cells = map(share_text, (one.throughput, one.get_response, one.set_response))
