@@ -16,3 +16,4 @@ pub(crate) mod metrics_server;
 pub(crate) mod scrape_request;
 pub(crate) mod scraper;
 pub(crate) mod stats;
+pub(crate) mod watchdog;

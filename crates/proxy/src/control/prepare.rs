@@ -19,6 +19,7 @@ use crate::observe::metrics::{ServerName, Subject};
 use crate::observe::metrics_server::{MetricsServer, ScrapeLimits};
 use crate::observe::scraper::RequestHistograms;
 use crate::observe::stats::{Stats, settings};
+use crate::observe::watchdog::{Heartbeat, Watchdog};
 use crate::path::accept::{self, Acceptor, LoopPost};
 use crate::path::addresses::Addresses;
 use crate::path::backend::connection::BackendConnection;
@@ -94,6 +95,7 @@ impl Prepared {
         config: &Config,
         sockets: &mut Sockets,
         itself: Option<&Running>,
+        watchdog: Option<&Watchdog>,
         clock: &Clock,
     ) -> Result<Prepared, ProxyError> {
         let Resolved { backends, servers, resolver, warnings, name_counters } =
@@ -112,10 +114,10 @@ impl Prepared {
         let log = Log::prepare(config, &stats, &log_counters, &is_stopping, before)?;
         let clients_open = Arc::new(AtomicUsize::new(0));
         let (mut posts, mut loops) = (Vec::new(), Vec::new());
-        for index in 0..config.loops {
+        for (index, heartbeat) in Heartbeat::of_loops(watchdog, config.loops).into_iter().enumerate() {
             let journal = journal(config, &stats, log.as_ref(), records.0.as_ref(), index);
             let (post, parts) = build(config, &router, &backends, &stats, &inheritance.pending, journal, index)?;
-            let event_loop = EventLoop::new(parts.poller, parts.mailbox, parts.core, clients_open.clone());
+            let event_loop = EventLoop::new(parts.poller, parts.mailbox, parts.core, clients_open.clone(), heartbeat);
             loops.push(Worker::prepare(format!("loop-{index}"), move || event_loop.run())?);
             posts.push(post);
         }

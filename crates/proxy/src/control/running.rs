@@ -10,6 +10,7 @@ use crate::control::threads::Worker;
 use crate::observe::counters::LoopCounters;
 use crate::observe::log::event::{LogEvent, ProcessEvent};
 use crate::observe::metrics_server::MetricsServer;
+use crate::observe::watchdog::Watchdog;
 use crate::path::messages::{AcceptMessage, DrainLimits, LoopMessage, NewestAcceptor};
 use crate::replication::pending_invalidations::PendingInvalidations;
 use clock::{Clock, Nanos};
@@ -51,6 +52,7 @@ pub struct Running {
     pub(crate) metrics: Option<MetricsThread>,
     /// The metrics port reports that the proxy is not ready.
     pub(crate) is_stopping: Arc<AtomicBool>,
+    pub(crate) watchdog: Option<Watchdog>,
     pub(crate) log: Option<Log>,
     pub(crate) writer: Option<Writer>,
     /// By backend.

@@ -6,6 +6,7 @@
 //! ```
 //! Everything that is readable is read before anything is written, so all bytes for one socket are written with one call.
 
+use crate::observe::watchdog::Heartbeat;
 use crate::path::addresses::Permit;
 use crate::path::core::{Core, reuse};
 use crate::path::job::{JobId, SessionRef};
@@ -58,6 +59,8 @@ pub(crate) struct EventLoop {
     /// Sessions in a TLS handshake: the deadline, slot and number of each.
     handshakes: VecDeque<(Nanos, usize, u32)>,
     clients_open: Arc<AtomicUsize>,
+    /// Shows the service manager that the loop turns, if it expects that.
+    heartbeat: Option<Heartbeat>,
     draining: Option<DrainLimits>,
     /// No timeout of a client is checked before.
     next_check: Nanos,
@@ -75,6 +78,7 @@ impl EventLoop {
         mailbox: Mailbox<LoopMessage>,
         core: Core,
         clients_open: Arc<AtomicUsize>,
+        heartbeat: Option<Heartbeat>,
     ) -> EventLoop {
         let check_interval = core.settings.limits.shortest_timeout().map(|timeout| timeout / CHECKS_PER_TIMEOUT);
         EventLoop {
@@ -90,6 +94,7 @@ impl EventLoop {
             check_interval,
             handshakes: VecDeque::new(),
             clients_open,
+            heartbeat,
             draining: None,
             next_check: Nanos::UNSET,
             next_memory_look: Nanos::UNSET,
@@ -150,6 +155,9 @@ impl EventLoop {
         }
         self.send_moving();
         self.publish();
+        if let Some(heartbeat) = &mut self.heartbeat {
+            heartbeat.beat(self.core.turn);
+        }
     }
 
     /// How long to wait for readiness: not at all if there is work left, otherwise until the next deadline.
@@ -166,6 +174,7 @@ impl EventLoop {
         next = next.min(self.checks.front().map_or(Nanos::NEVER, |&(at, _, _)| at.max(self.next_check)));
         next = next.min(self.handshakes.front().map_or(Nanos::NEVER, |&(until, _, _)| until));
         next = next.min(self.core.dispatcher.deadline());
+        next = next.min(self.heartbeat.as_ref().map_or(Nanos::NEVER, Heartbeat::due));
         if !self.moving.is_empty() {
             next = next.min(self.core.turn + ADOPT_PAUSE);
         }
@@ -266,6 +275,8 @@ impl EventLoop {
                 }
                 LoopMessage::MoveClients(successor) => {
                     self.successor = Some(successor);
+                    // The loops of the new configuration show that the process serves.
+                    self.end_heartbeat();
                     self.core.settings.is_moving = true;
                     self.core.jobs.clients.notes_idle = true;
                     self.touched.extend(self.sessions.iter().map(|(slot, _)| slot));
@@ -505,8 +516,15 @@ impl EventLoop {
         self.core.journal.end_turn(self.core.turn);
     }
 
+    fn end_heartbeat(&mut self) {
+        if let Some(heartbeat) = &mut self.heartbeat {
+            heartbeat.end();
+        }
+    }
+
     /// Fails the requests that are left when the time to drain is over, and ends all sessions.
     fn close(mut self) -> u64 {
+        self.end_heartbeat();
         let until = self.core.turn + CLOSE_WAIT;
         loop {
             let (dispatcher, mut answered, time) = self.core.parts();
