@@ -380,8 +380,8 @@ fn prepare_metrics(
     Ok(MetricsThread { server, thread })
 }
 
-/// Requests a copy of one loop's histograms.
+/// Requests one loop's histograms.
 fn histograms_of(post: &Post<LoopMessage>) -> RequestHistograms {
     let post = post.clone();
-    Box::new(move |sender| post.send(LoopMessage::Histograms(sender)).is_ok())
+    Box::new(move |request| post.send(LoopMessage::Histograms(Box::new(request))).is_ok())
 }

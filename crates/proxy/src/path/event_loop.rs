@@ -268,10 +268,9 @@ impl EventLoop {
                     let (dispatcher, mut answered, time) = self.core.parts();
                     dispatcher.connections().move_to(backend, &endpoint, &self.poller, &mut answered, time.turn);
                 }
-                LoopMessage::Histograms(sender) => {
+                LoopMessage::Histograms(request) => {
                     self.core.journal.flush();
-                    // The receiver may have given up waiting.
-                    let _ = sender.try_send(self.core.journal.histograms());
+                    self.core.journal.send_histograms(*request);
                 }
                 LoopMessage::MoveClients(successor) => {
                     self.successor = Some(successor);

@@ -1,6 +1,6 @@
 //! What threads send each other: to the acceptor, and to an event loop.
 
-use crate::observe::histograms::StageHistograms;
+use crate::observe::histograms::HistogramRequest;
 use crate::path::addresses::Permit;
 use clock::Nanos;
 use net::{Connection, Endpoint, Inherited, Post, Refused};
@@ -30,8 +30,8 @@ pub(crate) enum LoopMessage {
     Client { connection: Box<Connection>, number: u32, permit: Option<Permit> },
     /// The name of a backend resolves to another address.
     BackendMoved { backend: u16, endpoint: Endpoint },
-    /// Send a copy of the histograms.
-    Histograms(SyncSender<StageHistograms>),
+    /// Send the histograms, and continue with empty ones.
+    Histograms(Box<HistogramRequest>),
     /// Send each client to the acceptor of the newest configuration as soon as none of its requests is in flight.
     MoveClients(NewestAcceptor),
     /// Take no more requests, finish those in flight, and end.
