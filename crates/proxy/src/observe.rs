@@ -1,11 +1,14 @@
 //! What an operator sees: counters, histograms, hot keys, metrics and `stats`. Knows no job and no connection.
 
+mod continued;
 pub(crate) mod counters;
 pub(crate) mod health;
 pub(crate) mod histograms;
 pub(crate) mod hot_keys;
 pub(crate) mod log;
+pub(crate) mod process_counts;
 mod space_saving;
+pub(crate) mod tally;
 
 mod catalogue;
 mod labels;

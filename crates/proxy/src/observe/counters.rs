@@ -66,6 +66,21 @@ pub(crate) struct AcceptCounters {
     pub(crate) pauses: Counter,
 }
 
+/// The counters of the metrics server.
+#[derive(Debug, Default)]
+pub(crate) struct ScrapeCounters {
+    /// Requests for the metrics.
+    pub(crate) scrapes: Counter,
+    /// How often a loop did not answer a scrape in time.
+    pub(crate) stale_loops: Counter,
+    /// Connections closed because the client took too long to send its request or to read the reply.
+    pub(crate) closed_timeout: Counter,
+    /// Connections closed because too many were open.
+    pub(crate) closed_limit: Counter,
+    /// Connections closed because the request was too large.
+    pub(crate) closed_size: Counter,
+}
+
 /// The counters of the resolver, for each backend.
 #[derive(Debug)]
 pub(crate) struct NameCounters {

@@ -1,7 +1,9 @@
 //! Collects the histograms of all event loops for a scrape.
 
+use crate::observe::counters::ScrapeCounters;
 use crate::observe::histograms::{HistogramRequest, StageHistograms};
-use crate::observe::metrics::{ClosedConnections, Snapshot, Subject};
+use crate::observe::metrics::{Snapshot, Subject};
+use crate::observe::process_counts::ProcessCounts;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, sync_channel};
 use std::time::Duration;
@@ -13,10 +15,6 @@ pub(crate) type RequestHistograms = Box<dyn Fn(HistogramRequest) -> bool + Send>
 pub(crate) struct Scraper {
     subject: Arc<Subject>,
     loops: Vec<LoopHistograms>,
-    /// Everything that the loops have sent.
-    total: StageHistograms,
-    scrapes: u64,
-    stale_loops: u64,
 }
 
 /// One loop.
@@ -33,47 +31,61 @@ impl Scraper {
     pub(crate) fn new(subject: Subject, requests: Vec<RequestHistograms>) -> Scraper {
         let with_none = |request| LoopHistograms { request, answer: None, empty: None };
         let loops = requests.into_iter().map(with_none).collect();
-        Scraper { subject: Arc::new(subject), loops, total: StageHistograms::default(), scrapes: 0, stale_loops: 0 }
+        Scraper { subject: Arc::new(subject), loops }
     }
 
     /// The data of one scrape. A loop that does not answer within `patience` is shown as it was when it last answered.
-    pub(crate) fn snapshot(&mut self, patience: Duration, closed: ClosedConnections) -> Snapshot {
+    pub(crate) fn snapshot(&mut self, patience: Duration) -> Snapshot {
         self.collect(patience);
-        self.scrapes += 1;
-        let (subject, histograms) = (self.subject.clone(), self.total.clone());
-        Snapshot { subject, histograms, scrapes: self.scrapes, stale_loops: self.stale_loops, closed }
+        let Subject { tally, counts, .. } = &*self.subject;
+        tally.scrapes.scrapes.add(1);
+        Snapshot { subject: self.subject.clone(), sums: counts.sums(tally), histograms: counts.times() }
+    }
+
+    /// The counters of the metrics server.
+    pub(crate) fn counters(&self) -> &ScrapeCounters {
+        &self.subject.tally.scrapes
     }
 
     /// Adds what the loops have recorded since the last scrape. All loops get the request before the first is waited for, so that they
     /// work in parallel.
     fn collect(&mut self, mut patience: Duration) {
+        let Subject { tally, counts, .. } = &*self.subject;
         for one in &mut self.loops {
-            one.take_late(&mut self.total);
+            one.take_late(counts);
             one.request();
         }
         for one in &mut self.loops {
             let answer = one.answer.as_ref().map(|answer| answer.recv_timeout(patience));
             match answer {
-                Some(Ok(recorded)) => one.add(recorded, &mut self.total),
+                Some(Ok(recorded)) => one.add(recorded, counts),
                 Some(Err(RecvTimeoutError::Timeout)) => {
                     // The other loops have had the same time.
                     patience = Duration::ZERO;
-                    self.stale_loops += 1;
+                    tally.scrapes.stale_loops.add(1);
                 }
                 Some(Err(RecvTimeoutError::Disconnected)) | None => {
                     one.answer = None;
-                    self.stale_loops += 1;
+                    tally.scrapes.stale_loops.add(1);
                 }
             }
         }
     }
 }
 
+impl Drop for Scraper {
+    /// Leaves answers that have not arrived to the next configuration.
+    fn drop(&mut self) {
+        let answers = self.loops.iter_mut().filter_map(|one| one.answer.take());
+        answers.for_each(|answer| self.subject.counts.add_late_times(answer));
+    }
+}
+
 impl LoopHistograms {
     /// Adds an answer that came too late for the scrape that requested it.
-    fn take_late(&mut self, total: &mut StageHistograms) {
+    fn take_late(&mut self, counts: &ProcessCounts) {
         match self.answer.as_ref().map(Receiver::try_recv) {
-            Some(Ok(recorded)) => self.add(recorded, total),
+            Some(Ok(recorded)) => self.add(recorded, counts),
             Some(Err(TryRecvError::Disconnected)) => self.answer = None,
             Some(Err(TryRecvError::Empty)) | None => {}
         }
@@ -88,8 +100,8 @@ impl LoopHistograms {
         }
     }
 
-    fn add(&mut self, mut recorded: StageHistograms, total: &mut StageHistograms) {
-        total.add(&recorded);
+    fn add(&mut self, mut recorded: StageHistograms, counts: &ProcessCounts) {
+        counts.add_times(&recorded);
         recorded.clear();
         (self.answer, self.empty) = (None, Some(recorded));
     }
@@ -98,24 +110,19 @@ impl LoopHistograms {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observe::counters::{LoopCounters, NameCounters};
-    use clock::{Nanos, Stage, StageClock};
+    use crate::observe::tally::{CountedNames, Tally};
+    use clock::{Clock, Nanos, Stage, StageClock};
     use net::{Mailbox, Poller, Post, Token, mailbox};
     use wire::Verb;
 
     fn subject() -> Subject {
+        let named = CountedNames { pools: Vec::new(), servers: Vec::new(), queues: Vec::new() };
         Subject {
-            loops: vec![Arc::new(LoopCounters::new(0, 0, 0))],
-            accept: Arc::default(),
-            log: Arc::default(),
-            names: Arc::new(NameCounters::new(0)),
-            pools: Vec::new(),
-            servers: Vec::new(),
+            tally: Arc::new(Tally::new(Arc::new(named), 1)),
+            counts: Arc::new(ProcessCounts::new(&Clock::monotonic())),
             invalidations_pending: Vec::new(),
-            queues: Vec::new(),
             clients_max: 1,
             dispatch: "pipelined",
-            started_unix_ns: 0,
             hot_keys: None,
         }
     }
@@ -162,24 +169,33 @@ mod tests {
                         AnswersLate => {}
                     }
                 });
-                scraper.snapshot(patience, ClosedConnections::default())
+                scraper.snapshot(patience)
             });
             if reaction == AnswersLate {
                 slow_own.exchange(next(&mut slow));
             }
             let total = snapshot.histograms.series().find(|series| series.1 == "total").unwrap().2.len();
-            assert_eq!((total, snapshot.stale_loops), (requests, stale_loops), "{reaction:?}");
+            let stale = snapshot.sums.of_scrapes(|scrapes| &scrapes.stale_loops);
+            assert_eq!((total, stale), (requests, stale_loops), "{reaction:?}");
         }
-        assert_eq!(scraper.scrapes, 5);
+        assert_eq!(scraper.counters().scrapes.get(), 5);
     }
 
     #[test]
     fn a_loop_that_does_not_answer_gets_one_request_only() {
         let poller = Poller::new().unwrap();
         let (post, mailbox) = mailbox(&poller, Token(1)).unwrap();
-        let mut scraper = Scraper::new(subject(), vec![request(post)]);
-        (0..3).for_each(|_| _ = scraper.snapshot(Duration::ZERO, ClosedConnections::default()));
-        assert!(mailbox.take().is_some() && mailbox.take().is_none());
+        let subject = subject();
+        let counts = subject.counts.clone();
+        let mut scraper = Scraper::new(subject, vec![request(post)]);
+        (0..3).for_each(|_| _ = scraper.snapshot(Duration::ZERO));
+        let (Some(request), None) = (mailbox.take(), mailbox.take()) else { panic!("not one request") };
+        // The answer is not lost if it comes after the scraper's end.
+        drop(scraper);
+        let mut own = StageHistograms::default();
+        record(&mut own);
+        own.exchange(request);
+        assert_eq!(counts.times().series().map(|series| series.2.len()).max(), Some(1));
     }
 
     fn request(post: Post<HistogramRequest>) -> RequestHistograms {

@@ -98,7 +98,7 @@ impl Acceptor {
                         drop(sender);
                     }
                     AcceptMessage::Adopt(connection) => {
-                        self.hand_over(*connection, number);
+                        self.hand_over(*connection, number, true);
                         number = number.wrapping_add(1);
                     }
                     AcceptMessage::Lend(sender) => {
@@ -139,7 +139,7 @@ impl Acceptor {
                     } else if self.has_too_many(&connection) {
                         self.counters.refused_address.add(1);
                     } else {
-                        self.hand_over(connection, *number);
+                        self.hand_over(connection, *number, false);
                         *number = number.wrapping_add(1);
                     }
                 }
@@ -157,7 +157,7 @@ impl Acceptor {
     }
 
     /// Gives a client to a loop. If the mailbox is full, the client waits.
-    fn hand_over(&mut self, connection: Connection, number: u32) {
+    fn hand_over(&mut self, connection: Connection, number: u32, is_moved: bool) {
         let index = number as usize % self.loops.len();
         if !self.limits.keepalive.is_zero() {
             connection.set_keepalive(self.limits.keepalive);
@@ -165,7 +165,8 @@ impl Acceptor {
         let address = connection.peer_address().filter(|_| self.limits.per_address > 0);
         let permit = address.map(|address| self.addresses.enter(address.ip()));
         self.clients_open.fetch_add(1, Ordering::Relaxed);
-        self.loops[index].waiting.push_back(LoopMessage::Client { connection: Box::new(connection), number, permit });
+        let connection = Box::new(connection);
+        self.loops[index].waiting.push_back(LoopMessage::Client { connection, number, permit, is_moved });
         self.give(index);
     }
 

@@ -6,6 +6,7 @@
 //! ```
 //! Everything that is readable is read before anything is written, so all bytes for one socket are written with one call.
 
+use crate::observe::histograms::StageHistograms;
 use crate::observe::watchdog::Heartbeat;
 use crate::path::addresses::Permit;
 use crate::path::core::{Core, reuse};
@@ -72,6 +73,15 @@ pub(crate) struct EventLoop {
     moving: VecDeque<(u32, AcceptMessage)>,
 }
 
+/// What a loop leaves at its end.
+#[derive(Debug)]
+pub(crate) struct LoopEnd {
+    /// The number of lost jobs, which is zero unless there is a bug.
+    pub(crate) lost: u64,
+    /// The times of requests that no scrape has taken.
+    pub(crate) histograms: StageHistograms,
+}
+
 impl EventLoop {
     pub(crate) fn new(
         poller: Poller,
@@ -103,8 +113,8 @@ impl EventLoop {
         }
     }
 
-    /// Serves until the loop is drained. Returns the number of lost jobs, which is zero unless there is a bug.
-    pub(crate) fn run(mut self) -> io::Result<u64> {
+    /// Serves until the loop is drained.
+    pub(crate) fn run(mut self) -> io::Result<LoopEnd> {
         let mut ready = Vec::new();
         self.core.turn = self.core.clock.now();
         self.tick();
@@ -263,7 +273,11 @@ impl EventLoop {
     fn handle_messages(&mut self) {
         while let Some(message) = self.mailbox.take() {
             match message {
-                LoopMessage::Client { connection, number, permit } => self.add_client(*connection, number, permit),
+                LoopMessage::Client { connection, number, permit, is_moved } => {
+                    // A client that moves was counted when it was accepted.
+                    self.core.journal.counters.clients_accepted.add(u64::from(!is_moved));
+                    self.add_client(*connection, number, permit);
+                }
                 LoopMessage::BackendMoved { backend, endpoint } => {
                     let (dispatcher, mut answered, time) = self.core.parts();
                     dispatcher.connections().move_to(backend, &endpoint, &self.poller, &mut answered, time.turn);
@@ -305,7 +319,6 @@ impl EventLoop {
                 self.checks.push_back((self.core.turn + interval, slot as u32, number));
             }
             self.touched.push(slot);
-            self.core.journal.counters.clients_accepted.add(1);
             if self.draining.is_some() {
                 self.stop_reading(slot);
             }
@@ -502,16 +515,20 @@ impl EventLoop {
     fn look_at_memory(&mut self) {
         if self.next_memory_look <= self.core.turn {
             self.next_memory_look = self.core.turn + MEMORY_LOOK;
-            let held: u64 = self.core.stats.loops.iter().map(|counters| counters.held_bytes.get()).sum();
+            let held: u64 = self.core.stats.tally.loops.iter().map(|counters| counters.held_bytes.get()).sum();
             let own = self.core.journal.counters.held_bytes.get();
             self.core.jobs.clients.held_by_others = held.saturating_sub(own) as usize;
         }
     }
 
     fn publish(&mut self) {
+        self.core.dispatcher.end_turn();
+        self.publish_clients();
+    }
+
+    fn publish_clients(&mut self) {
         self.core.journal.counters.held_bytes.set(self.core.jobs.clients.held_bytes as u64);
         self.core.journal.counters.clients_open.set(self.sessions.len() as u64);
-        self.core.dispatcher.end_turn();
         self.core.journal.end_turn(self.core.turn);
     }
 
@@ -522,7 +539,7 @@ impl EventLoop {
     }
 
     /// Fails the requests that are left when the time to drain is over, and ends all sessions.
-    fn close(mut self) -> u64 {
+    fn close(mut self) -> LoopEnd {
         self.end_heartbeat();
         let until = self.core.turn + CLOSE_WAIT;
         loop {
@@ -541,8 +558,9 @@ impl EventLoop {
             }
         }
         self.remove_all();
-        self.publish();
-        self.core.jobs.live() as u64
+        // Connections to backends that close now are no ejections.
+        self.publish_clients();
+        LoopEnd { lost: self.core.jobs.live() as u64, histograms: self.core.journal.into_histograms() }
     }
 
     fn remove_all(&mut self) {

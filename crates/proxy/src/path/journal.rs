@@ -163,6 +163,12 @@ impl Journal {
         self.histograms.exchange(request);
     }
 
+    /// The times of the requests since the last time that they were sent, at the end of the loop.
+    pub(crate) fn into_histograms(mut self) -> StageHistograms {
+        self.histograms.record_batch();
+        self.histograms
+    }
+
     /// Whether rows wait to be sent to the writer, or hot keys to be published.
     pub(crate) fn has_news(&self) -> bool {
         self.rows.as_ref().is_some_and(RowSender::has_rows) || self.hot_keys.as_ref().is_some_and(HotKeys::has_news)

@@ -26,8 +26,8 @@ pub(crate) enum AcceptMessage {
 /// A message to an event loop.
 #[derive(Debug)]
 pub(crate) enum LoopMessage {
-    /// Serve this client.
-    Client { connection: Box<Connection>, number: u32, permit: Option<Permit> },
+    /// Serve this client. If it `is_moved`, another set of loops has served it until now.
+    Client { connection: Box<Connection>, number: u32, permit: Option<Permit>, is_moved: bool },
     /// The name of a backend resolves to another address.
     BackendMoved { backend: u16, endpoint: Endpoint },
     /// Send the histograms, and continue with empty ones.
