@@ -22,6 +22,5 @@ pub use config::{
 };
 pub use control::{FromManager, ProxyError, Running, Totals, check_tls_files, start, start_with};
 pub use observe::log::event::ProcessEvent;
-pub use observe::stats::VERSION_LINE;
 pub use observe::watchdog::Watchdog;
 pub use path::route::{Explanation, Router};

@@ -18,5 +18,6 @@ pub(crate) mod metrics;
 pub(crate) mod metrics_server;
 pub(crate) mod scrape_request;
 pub(crate) mod scraper;
+pub(crate) mod server_version;
 pub(crate) mod stats;
 pub(crate) mod watchdog;

@@ -9,7 +9,6 @@ use crate::observe::hot_keys::{HotKeysBoard, printable};
 use crate::observe::labels::{self, Labels};
 use crate::observe::metrics_text::{Number, Page, buckets};
 use crate::observe::process_counts::ProcessCounts;
-use crate::observe::stats::VERSION_LINE;
 use crate::observe::tally::{ServerName, Sums, Tally};
 use clock::Process;
 use prometheus_client::collector::Collector;
@@ -117,6 +116,7 @@ impl Snapshot {
         page.sample(&catalogue::CLIENTS_ACCEPTED, self.sum(|loops| &loops.clients_accepted))?;
         page.sample(&catalogue::CLIENTS_REFUSED, self.sums.of_accept(|accept| &accept.refused))?;
         page.sample(&catalogue::CLIENTS_REFUSED_ADDRESS, self.sums.of_accept(|accept| &accept.refused_address))?;
+        page.sample(&catalogue::CLIENTS_REFUSED_BINARY, self.sum(|loops| &loops.clients_refused_binary))?;
         page.sample(&catalogue::CLIENTS_TLS_FAILED, self.sum(|loops| &loops.clients_tls_failed))?;
         page.sample(&catalogue::CLIENTS_PAUSED, self.sum(|loops| &loops.clients_paused))?;
         self.memory(page)?;
@@ -297,7 +297,7 @@ impl Snapshot {
         let closed = closed.map(|(reason, field)| (labels::reason(reason), Number::Whole(self.sums.of_scrapes(field))));
         page.samples(&catalogue::METRICS_CONNECTIONS_CLOSED, closed)?;
         page.sample(&catalogue::LOOPS, self.subject.tally.loops.len() as u64)?;
-        let build = labels::build(VERSION_LINE, self.subject.dispatch);
+        let build = labels::build(env!("CARGO_PKG_VERSION"), self.subject.dispatch);
         page.samples(&catalogue::BUILD_INFO, [(build, Number::Whole(1))])?;
         let started = Number::Real(self.subject.counts.started_unix_ns as f64 / 1e9);
         page.samples(&catalogue::PROCESS_START_TIME, [(Labels::new(), started)])?;

@@ -5,15 +5,13 @@ use crate::config::Config;
 use crate::observe::counters::{BackendCounters, Counter, LoopCounters, PoolCounters};
 use crate::observe::hot_keys::HotKeysBoard;
 use crate::observe::process_counts::ProcessCounts;
+use crate::observe::server_version::version_text;
 use crate::observe::tally::{Sums, Tally};
 use clock::Clock;
 use records::Outcome;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use wire::{Reply, Verb};
-
-/// The reply to `version`. It begins with a version of memcached, which libmemcached and others expect.
-pub const VERSION_LINE: &str = concat!("1.6.38-waystage-", env!("CARGO_PKG_VERSION"));
 
 /// The sources of `stats`.
 #[derive(Clone, Debug)]
@@ -73,7 +71,7 @@ impl Stats {
         stat(out, "pid", &std::process::id().to_string());
         stat(out, "uptime", &(self.clock.now().since(self.counts.started) / 1_000_000_000).to_string());
         stat(out, "time", &(clock::unix_now() / 1_000_000_000).to_string());
-        stat(out, "version", VERSION_LINE);
+        stat(out, "version", &version_text(self.tally.loops.iter().map(|counters| &**counters)));
         stat(out, "pointer_size", "64");
         stat(out, "rusage_user", &format!("{:.6}", usage.user_s));
         stat(out, "rusage_system", &format!("{:.6}", usage.system_s));
