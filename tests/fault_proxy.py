@@ -130,6 +130,8 @@ class Proxy:
             self._hand_over()
         else:
             self._reload(SPELLINGS[number % len(SPELLINGS)])
+        # What the change has kept is counted again later.
+        self.count_up(-1)
 
     def _reload(self, spelling: Spelling) -> None:
         self._record(EVENTS[""])
@@ -151,10 +153,10 @@ class Proxy:
     def _record(self, event: str) -> None:
         self.events[event] = self.events.get(event, 0) + 1
 
-    def count_up(self) -> None:
-        """Add the counters, which a reload sets to zero."""
+    def count_up(self, factor: int = 1) -> None:
+        """Add the counters; another process sets them to zero, and a reload those of pools that it renames."""
         for name, value in self._statistics().items():
-            self.counters[name] = self.counters.get(name, 0) + value
+            self.counters[name] = self.counters.get(name, 0) + factor * value
 
     def has_read(self) -> bool:
         """Whether a client has read a key."""

@@ -222,11 +222,15 @@ def web_browser(place, source):
 
 
 def binary_protocol(place, source):
-    """Send headers of memcached's binary protocol."""
+    """Send a request of memcached's binary protocol: it must be refused in this protocol."""
     with place.connect() as stream:
-        opcode = source.randrange(0x30)
-        stream.sendall(struct.pack(">BBHBBHIIQ", 0x80, opcode, 3, 0, 0, 0, 3, 0, 0) + b"key")
-        leave(stream, source)
+        opcode, opaque = source.randrange(0x30), source.randrange(1 << 32)
+        stream.sendall(struct.pack(">BBHBBHIIQ", 0x80, opcode, 3, 0, 0, 0, 3, opaque, 0) + b"key")
+        received = end_of(stream)
+    if not received:
+        return f"binary protocol: {received!r}"
+    refused = struct.pack(">BBHBBHIIQ", 0x81, opcode, 0, 0, 0, 0x83, max(len(received) - 24, 0), opaque, 0)
+    return None if received.startswith(refused) else f"binary protocol: {received!r}"
 
 
 def half_value(place, source):

@@ -7,8 +7,8 @@
 
 use clock::Clock;
 use libfuzzer_sys::fuzz_target;
-use net::{ControlSocket, Inherited};
-use proxy::{Config, LogLevel, Running, start, start_with};
+use net::ControlSocket;
+use proxy::{Config, FromManager, LogLevel, Running, start, start_with};
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -121,7 +121,7 @@ fn precede(messages: &[&[u8]]) {
     config.listen = vec![address.clone()];
     config.transport.take_over = Some(path);
     let outcome = std::thread::scope(|scope| {
-        let successor = scope.spawn(|| start_with(config, Vec::<Inherited>::new(), Clock::monotonic()));
+        let successor = scope.spawn(|| start_with(config, FromManager::default(), Clock::monotonic()));
         let channel = loop {
             match control.accept() {
                 Ok(channel) => break channel,

@@ -13,7 +13,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use wire::{Limits, ParsedReply, ParsedRequest, Reply, Request, parse_reply, parse_request};
+use wire::{FirstBytes, Limits, ParsedReply, ParsedRequest, Reply, Request, first_bytes, parse_reply, parse_request};
 
 /// The timeout of the servers, so that a session takes little time.
 const TIMEOUT: Duration = Duration::from_millis(25);
@@ -136,13 +136,20 @@ struct Expected {
     least: u64,
     most: u64,
     total: u64,
+    /// The beginning of the only reply, if the client speaks the binary protocol.
+    refusal: Option<Vec<u8>>,
 }
 
 impl Expected {
     /// What the requests in these bytes need.
     fn of(mut bytes: &[u8]) -> Expected {
         let limits = Limits::default();
-        let mut expected = Expected { least: 0, most: 0, total: 0 };
+        let mut expected = Expected { least: 0, most: 0, total: 0, refusal: None };
+        match first_bytes(bytes, "") {
+            FirstBytes::Text => {}
+            FirstBytes::Incomplete => return expected,
+            FirstBytes::Binary { refusal } => return Expected { refusal: Some(refusal), ..expected },
+        }
         let mut add = |least: bool, most: bool| {
             expected.least += u64::from(least);
             expected.most += u64::from(most);
@@ -176,6 +183,12 @@ impl Expected {
 
     /// Checks that these bytes are as many replies, and nothing else.
     fn check(&self, mut bytes: &[u8]) {
+        if let Some(refusal) = &self.refusal {
+            // The length of the text is the last byte of bytes 8 to 11.
+            assert!(bytes.len() > 24 && bytes[..8] == refusal[..8] && bytes[12..24] == refusal[12..24]);
+            assert_eq!(bytes.len(), 24 + usize::from(bytes[11]));
+            return;
+        }
         let limits = Limits { line_bytes: 1 << 20, value_bytes: 1 << 30, ..Limits::default() };
         let mut count = 0;
         while !bytes.is_empty() {

@@ -16,5 +16,5 @@ mod transport;
 
 pub use error::ProxyError;
 pub use running::{Running, Totals};
-pub use start::{start, start_with};
+pub use start::{FromManager, start, start_with};
 pub use transport::check_tls_files;

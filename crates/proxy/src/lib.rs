@@ -20,7 +20,7 @@ pub use config::{
     PartFailure, PoolConfig, PoolFile, ProxyFile, Reads, RecordsConfig, RouteConfig, ServerConfig, Shadow, Stamps,
     Timeouts, TlsConfig, TlsConfigError, TransportConfig, WarmUp, Writes,
 };
-pub use control::{ProxyError, Running, Totals, check_tls_files, start, start_with};
+pub use control::{FromManager, ProxyError, Running, Totals, check_tls_files, start, start_with};
 pub use observe::log::event::ProcessEvent;
-pub use observe::stats::VERSION_LINE;
+pub use observe::watchdog::Watchdog;
 pub use path::route::{Explanation, Router};

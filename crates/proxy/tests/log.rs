@@ -131,13 +131,23 @@ fn keys_are_hashed_or_hidden_on_demand() {
 }
 
 #[test]
+fn a_client_of_the_binary_protocol_is_logged() {
+    let (lines, server) = (Lines::default(), slow_server());
+    let proxy = proxy(&[server.address()], lines.config(), |_| ());
+    let mut client = proxy.client();
+    client.send([&[0x80][..], &[0; 23]].concat());
+    let line = lines.first("clients_refused_binary");
+    assert!(line["level"] == "warn" && line["count"] == 1, "{line}");
+}
+
+#[test]
 fn a_request_without_a_key_is_logged_without_that_of_an_earlier_one() {
     let lines = Lines::default();
     let log = LogConfig { slow_requests: Some(Duration::from_nanos(1)), ..lines.config() };
     let proxy = proxy(&[slow_server().address()], log, |_| ());
     let mut client = proxy.client();
     client.ask("get a\r\n", "END\r\n");
-    client.ask("version\r\n", format!("VERSION {}\r\n", proxy::VERSION_LINE));
+    client.ask("mn\r\n", "MN\r\n");
     client.ask("get b\r\n", "END\r\n");
     drop(proxy);
     let keys: Vec<Value> = lines.of("slow_request").iter().map(|line| line["key"].clone()).collect();
@@ -291,7 +301,7 @@ fn an_output_that_fails_or_blocks_delays_no_request_and_loses_lines_that_are_cou
         let proxy = proxy(&[Server::start().address()], slow, |_| ());
         let mut client = proxy.client();
         for _ in 0..3000 {
-            client.ask("version\r\n", format!("VERSION {}\r\n", proxy::VERSION_LINE));
+            client.ask("mn\r\n", "MN\r\n");
         }
         let lost = || {
             let metrics = proxy.metrics();

@@ -60,7 +60,9 @@ fn complete_in(discipline: Discipline) {
         client.ask("get a\r\n", "VALUE a 0 1\r\nx\r\nEND\r\n");
         let keys: String = (0..50).map(|key| format!(" k{key}")).collect();
         client.ask(format!("get a{keys}\r\n"), "VALUE a 0 1\r\nx\r\nEND\r\n");
-        client.ask("version\r\nbogus\r\n", format!("VERSION {}\r\nERROR\r\n", proxy::VERSION_LINE));
+        client.send("version\r\nbogus\r\n");
+        assert!(client.line().starts_with("VERSION "));
+        client.expect("ERROR\r\n");
         client.ask("delete a noreply\r\nget a\r\n", "END\r\n");
     });
     let rows: Vec<(Row, Vec<u64>)> = reader.rows().collect();

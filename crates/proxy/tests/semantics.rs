@@ -54,11 +54,6 @@ fn invalid_and_local_commands_reach_no_server() {
         for (send, expect) in cases {
             client.ask(send, expect);
         }
-        let mut binary = proxy.client();
-        binary.send([&[0x80, 0x0b][..], &[0; 22]].concat());
-        let line = binary.line();
-        assert!(line.starts_with("CLIENT_ERROR the binary protocol is not supported"), "{line}");
-        binary.expect_closed();
         // A client that disconnects within a value stores nothing.
         let mut disconnecting = proxy.client();
         disconnecting.ask("mn\r\nset a 0 0 100\r\nhalf a value", "MN\r\n");

@@ -16,6 +16,8 @@ mod proxy_command;
 #[cfg(any(feature = "proxy", feature = "load", feature = "cache", feature = "messages"))]
 mod ready;
 mod records_command;
+#[cfg(feature = "proxy")]
+mod service_manager;
 #[cfg(feature = "simulate")]
 mod simulate_command;
 #[cfg(feature = "proxy")]

@@ -8,6 +8,7 @@ mod limits;
 mod verb;
 
 mod base64;
+mod binary;
 mod keys;
 mod meta;
 mod meta_flags;
@@ -29,6 +30,7 @@ mod reply;
 mod parse_reply;
 
 pub use base64::{decode_base64, encode_base64};
+pub use binary::{FirstBytes, first_bytes};
 pub use keys::{KeyIter, Keys};
 pub use limits::{KEY_BYTES_MAXIMUM, KeyBuffer, Limits, VALUE_BYTES_MAXIMUM};
 pub use meta::{Meta, is_hidden_when_quiet};

@@ -17,15 +17,8 @@ use memchr::memchr;
 /// Spaces allowed before a command on a line longer than `Limits::command_bytes`.
 const LEADING_SPACES_MAXIMUM: usize = 100;
 
-/// The first byte of every request of the binary protocol. No command begins with it.
-const BINARY_REQUEST: u8 = 0x80;
-
 /// Parses the first message in `bytes`.
 pub fn parse_request<'a>(bytes: &'a [u8], limits: &Limits) -> ParsedRequest<'a> {
-    if bytes.first() == Some(&BINARY_REQUEST) {
-        // Without this, the client would wait for a reply, because its request need not contain a line end.
-        return ParsedRequest::Close { error: Some(RequestError::Binary) };
-    }
     let (line, consumed) = match find_line(bytes, limits) {
         Line::Incomplete => return ParsedRequest::Incomplete,
         Line::TooLong => return ParsedRequest::Close { error: Some(RequestError::LineTooLong) },

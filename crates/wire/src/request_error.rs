@@ -36,9 +36,6 @@ pub enum RequestError {
     /// The line is longer than the limit.
     #[error("the command line is too long")]
     LineTooLong,
-    /// A request of the binary protocol.
-    #[error("the client uses the binary protocol")]
-    Binary,
     /// An invalid flag of a meta command.
     #[error("{0}")]
     Flag(FlagError),
@@ -125,9 +122,6 @@ impl RequestError {
             RequestError::BadDelta => b"CLIENT_ERROR invalid numeric delta argument\r\n",
             RequestError::BadDelete => b"CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n",
             RequestError::LineTooLong => b"CLIENT_ERROR line too long\r\n",
-            RequestError::Binary => {
-                b"CLIENT_ERROR the binary protocol is not supported; let the client use the text or meta protocol\r\n"
-            }
             RequestError::Flag(error) => error.line(),
             RequestError::Noreply(_) => b"",
         }

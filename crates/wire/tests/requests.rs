@@ -318,18 +318,6 @@ fn noreply_suppresses_the_error_of_a_malformed_line() {
     }
 }
 
-/// A `version` and a `get` of the binary protocol, whole and in their first byte.
-#[test]
-fn the_binary_protocol_is_refused_in_words() {
-    let refused = ParsedRequest::Close { error: Some(RequestError::Binary) };
-    let version = [&[0x80, 0x0b][..], &[0; 22]].concat();
-    let get = [&[0x80, 0x00, 0x00, 0x01][..], &[0; 7], &[1], &[0; 12], b"k"].concat();
-    for bytes in [&version[..], &get, &version[..1]] {
-        assert_eq!(parse(bytes), refused);
-    }
-    assert!(RequestError::Binary.line().starts_with(b"CLIENT_ERROR the binary protocol is not supported"));
-}
-
 #[test]
 fn long_lines_are_for_retrieval() {
     let limits = Limits { line_bytes: 4096, ..Limits::default() };

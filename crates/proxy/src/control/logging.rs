@@ -3,10 +3,11 @@
 use crate::config::{Config, LogLevel};
 use crate::control::threads::Worker;
 use crate::observe::log::event::LogEvent;
-use crate::observe::log::queue::{LogCounters, LogQueue, What};
+use crate::observe::log::queue::{LogQueue, What};
 use crate::observe::log::watch::{DownBackends, Sources, Watch};
 use crate::observe::log::writer::LogWriter;
 use crate::observe::stats::Stats;
+use crate::observe::tally::Tally;
 use std::io;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -32,15 +33,15 @@ impl Log {
     pub(crate) fn prepare(
         config: &Config,
         stats: &Stats,
-        counters: &Arc<LogCounters>,
         is_stopping: &Arc<AtomicBool>,
         before: Option<&Log>,
     ) -> io::Result<Option<Log>> {
         if config.log.level == LogLevel::Off {
             return Ok(None);
         }
+        let Tally { loops, accept, log: counters, .. } = &*stats.tally;
         let (queue, entries) = LogQueue::new(counters.clone());
-        let sources = Sources { loops: stats.loops.clone(), accept: stats.accept.clone(), log: counters.clone() };
+        let sources = Sources { loops: loops.clone(), accept: accept.clone(), log: counters.clone() };
         let down = before.map(|log| log.down.clone()).unwrap_or_default();
         let writer = LogWriter {
             config: config.log.clone(),

@@ -10,15 +10,17 @@ use crate::control::resolve::{Resolver, Resolving};
 use crate::control::running::{MetricsThread, Running};
 use crate::control::threads::Worker;
 use crate::control::transport::{Target, equip, targets};
-use crate::observe::counters::{AcceptCounters, LoopCounters, NameCounters};
+use crate::observe::counters::{AcceptCounters, NameCounters};
 use crate::observe::health::Health;
 use crate::observe::hot_keys::HotKeysBoard;
-use crate::observe::log::queue::LogCounters;
 use crate::observe::log::slow_log::SlowLog;
-use crate::observe::metrics::{ServerName, Subject};
+use crate::observe::metrics::Subject;
 use crate::observe::metrics_server::{MetricsServer, ScrapeLimits};
+use crate::observe::process_counts::ProcessCounts;
 use crate::observe::scraper::RequestHistograms;
 use crate::observe::stats::{Stats, settings};
+use crate::observe::tally::{CountedNames, ServerName, Tally};
+use crate::observe::watchdog::{Heartbeat, Watchdog};
 use crate::path::accept::{self, Acceptor, LoopPost};
 use crate::path::addresses::Addresses;
 use crate::path::backend::connection::BackendConnection;
@@ -27,7 +29,7 @@ use crate::path::backend::server::{Backend, BackendLimits, Purpose};
 use crate::path::core::{Core, SessionSettings};
 use crate::path::dispatch::discipline::{connections_of_loop, queue_names};
 use crate::path::dispatch::dispatcher::Dispatcher;
-use crate::path::event_loop::{EventLoop, MAILBOX};
+use crate::path::event_loop::{EventLoop, LoopEnd, MAILBOX};
 use crate::path::jobs::Jobs;
 use crate::path::journal::Journal;
 use crate::path::messages::{AcceptMessage, LoopMessage};
@@ -60,8 +62,9 @@ pub(super) struct Prepared {
     pub(super) acceptor: Worker<()>,
     pub(super) clients_open: Arc<AtomicUsize>,
     pub(super) posts: Vec<Post<LoopMessage>>,
-    pub(super) loops: Vec<Worker<u64>>,
-    pub(super) counters: Vec<Arc<LoopCounters>>,
+    pub(super) loops: Vec<Worker<LoopEnd>>,
+    pub(super) tally: Arc<Tally>,
+    pub(super) counts: Arc<ProcessCounts>,
     pub(super) metrics: Option<MetricsThread>,
     pub(super) is_stopping: Arc<AtomicBool>,
     pub(super) log: Option<Log>,
@@ -96,10 +99,13 @@ impl Prepared {
         config: &Config,
         sockets: &mut Sockets,
         itself: Option<&Running>,
+        watchdog: Option<&Watchdog>,
         clock: &Clock,
     ) -> Result<Prepared, ProxyError> {
-        let Resolved { backends, servers, resolver, warnings, name_counters } =
-            resolve_backends(config, itself, clock)?;
+        let counts = itself.map_or_else(|| Arc::new(ProcessCounts::new(clock)), |old| old.counts.clone());
+        let tally = Arc::new(Tally::new(Arc::new(counted_names(config)), config.loops));
+        let Resolved { backends, servers, resolver, warnings } =
+            resolve_backends(config, itself, tally.resolver.clone(), clock)?;
         let same = servers.first_same();
         config.check_shared_servers(&same)?;
         let router = Arc::new(Router::new(config).with_servers(same));
@@ -108,28 +114,28 @@ impl Prepared {
             Some(old) => Inheritance::from((&old.servers, &old.pending), &servers),
             None => Inheritance::none(backends.len()),
         };
-        let stats = stats(config, &inheritance.pending, clock);
-        let (log_counters, is_stopping) = (Arc::default(), Arc::new(AtomicBool::new(false)));
+        let stats = stats(config, (&tally, &counts), &inheritance.pending, clock);
+        let is_stopping = Arc::new(AtomicBool::new(false));
         let before = itself.and_then(|old| old.log.as_ref());
-        let log = Log::prepare(config, &stats, &log_counters, &is_stopping, before)?;
+        let log = Log::prepare(config, &stats, &is_stopping, before)?;
         let clients_open = Arc::new(AtomicUsize::new(0));
         let (mut posts, mut loops) = (Vec::new(), Vec::new());
-        for index in 0..config.loops {
+        for (index, heartbeat) in Heartbeat::of_loops(watchdog, config.loops).into_iter().enumerate() {
             let journal = journal(config, &stats, log.as_ref(), records.0.as_ref(), index);
             let (post, parts) = build(config, &router, &backends, &stats, &inheritance.pending, journal, index)?;
-            let event_loop = EventLoop::new(parts.poller, parts.mailbox, parts.core, clients_open.clone());
+            let event_loop = EventLoop::new(parts.poller, parts.mailbox, parts.core, clients_open.clone(), heartbeat);
             loops.push(Worker::prepare(format!("loop-{index}"), move || event_loop.run())?);
             posts.push(post);
         }
-        let subject = subject(config, &stats, name_counters, log_counters);
+        let subject = subject(config, &stats);
         let metrics = sockets.metrics.take();
         let metrics = metrics
             .map(|socket| prepare_metrics(socket, config, subject, &posts, is_stopping.clone(), clock))
             .transpose()?;
         let resolving = resolver.prepare(posts.clone())?;
         let listeners = std::mem::take(&mut sockets.listeners);
-        let (accept_post, acceptor) = prepare_accepting(listeners, &posts, &clients_open, config, stats.accept)?;
-        let counters = stats.loops;
+        let accept_counters = tally.accept.clone();
+        let (accept_post, acceptor) = prepare_accepting(listeners, &posts, &clients_open, config, accept_counters)?;
         Ok(Prepared {
             resolving,
             accept_post,
@@ -137,7 +143,8 @@ impl Prepared {
             clients_open,
             posts,
             loops,
-            counters,
+            tally,
+            counts,
             metrics,
             is_stopping,
             log,
@@ -151,6 +158,7 @@ impl Prepared {
     /// Lets all threads begin. The proxy serves from now on.
     pub(super) fn begin(&mut self, now: Nanos) {
         self.inheritance.pass_on(now);
+        self.counts.begin(&self.tally);
         self.resolving.begin();
         self.loops.iter_mut().for_each(Worker::begin);
         self.metrics.iter_mut().for_each(|metrics| metrics.thread.begin());
@@ -159,20 +167,35 @@ impl Prepared {
     }
 }
 
+/// The names of what this configuration counts.
+fn counted_names(config: &Config) -> CountedNames {
+    let server_name = |(pool, server): (&PoolConfig, &ServerConfig)| ServerName {
+        pool: pool.name.clone(),
+        address: server.address.clone(),
+    };
+    CountedNames {
+        pools: config.pools.iter().map(|pool| pool.name.clone()).collect(),
+        servers: config.backends().map(server_name).collect(),
+        queues: queue_names(config),
+    }
+}
+
 /// What `stats` reports about this configuration.
-fn stats(config: &Config, pending: &[PendingInvalidations], clock: &Clock) -> Stats {
-    let queues = queue_names(config).len();
-    let counters = || Arc::new(LoopCounters::new(config.pools.len(), pending.len(), queues));
+fn stats(
+    config: &Config,
+    (tally, counts): (&Arc<Tally>, &Arc<ProcessCounts>),
+    pending: &[PendingInvalidations],
+    clock: &Clock,
+) -> Stats {
     Stats {
-        loops: (0..config.loops).map(|_| counters()).collect(),
-        accept: Arc::default(),
+        tally: tally.clone(),
+        counts: counts.clone(),
         hot_keys: HotKeysBoard::new(config.loops, config.operations.hot_keys, clock),
         servers: config.unique_backend_names(),
         replicas: config.pools[0].replicas,
         invalidations_pending: pending.iter().map(PendingInvalidations::count).collect(),
         clients_max: config.clients_max,
         settings: settings(config),
-        started: clock.now(),
         clock: clock.clone(),
     }
 }
@@ -251,18 +274,21 @@ struct Resolved {
     servers: Servers,
     resolver: Resolver,
     warnings: Vec<String>,
-    name_counters: Arc<NameCounters>,
 }
 
 /// Parses the backends' addresses and resolves the names among them.
-fn resolve_backends(config: &Config, itself: Option<&Running>, clock: &Clock) -> Result<Resolved, ProxyError> {
+fn resolve_backends(
+    config: &Config,
+    itself: Option<&Running>,
+    counters: Arc<NameCounters>,
+    clock: &Clock,
+) -> Result<Resolved, ProxyError> {
     let targets = targets(&config.backend_names(), &config.transport.tls)?;
-    let name_counters = Arc::new(NameCounters::new(targets.len()));
     let TransportConfig { lookup, resolve_every, .. } = config.transport.clone();
     let servers = Servers::new(&targets);
-    let mut resolver = Resolver::new(&targets, resolve_every, lookup, clock, servers.clone(), name_counters.clone());
+    let mut resolver = Resolver::new(&targets, resolve_every, lookup, clock, servers.clone(), counters);
     let warnings = resolver.resolve_all(itself.map(|old| &old.servers));
-    Ok(Resolved { backends: backends(config, &targets, &resolver), servers, resolver, warnings, name_counters })
+    Ok(Resolved { backends: backends(config, &targets, &resolver), servers, resolver, warnings })
 }
 
 /// All backends, in the order of their numbers, with the addresses that are known so far.
@@ -289,7 +315,7 @@ fn backends(config: &Config, targets: &[Target], resolver: &Resolver) -> Vec<Bac
 
 /// The journal of the loop with this index.
 fn journal(config: &Config, stats: &Stats, log: Option<&Log>, writer: Option<&Writer>, index: usize) -> Journal {
-    let counters = &stats.loops[index];
+    let counters = &stats.tally.loops[index];
     Journal::new(
         counters.clone(),
         stats.hot_keys.as_ref().map(|board| board.counter(index)),
@@ -312,7 +338,7 @@ fn build(
     let poller = Poller::new()?;
     let (post, mailbox) = mailbox(&poller, MAILBOX)?;
     let settings = SessionSettings::new(config);
-    let (own, clock) = (&stats.loops[index], &stats.clock);
+    let (own, clock) = (&stats.tally.loops[index], &stats.clock);
     let connection = |(number, (backend, purpose)): (usize, (usize, Purpose))| {
         BackendConnection::new(backends[backend].clone(), purpose, Token(number), own.clone())
     };
@@ -339,23 +365,13 @@ fn build(
 }
 
 /// The sources of the metrics.
-fn subject(config: &Config, stats: &Stats, names: Arc<NameCounters>, log: Arc<LogCounters>) -> Subject {
-    let server_name = |(pool, server): (&PoolConfig, &ServerConfig)| ServerName {
-        pool: pool.name.clone(),
-        address: server.address.clone(),
-    };
+fn subject(config: &Config, stats: &Stats) -> Subject {
     Subject {
-        loops: stats.loops.clone(),
-        accept: stats.accept.clone(),
-        log,
-        names,
-        pools: config.pools.iter().map(|pool| pool.name.clone()).collect(),
-        servers: config.backends().map(server_name).collect(),
+        tally: stats.tally.clone(),
+        counts: stats.counts.clone(),
         invalidations_pending: stats.invalidations_pending.clone(),
-        queues: queue_names(config),
         clients_max: config.clients_max,
         dispatch: config.discipline.name(),
-        started_unix_ns: clock::unix_now(),
         hot_keys: stats.hot_keys.clone().filter(|_| config.operations.hot_keys_metrics),
     }
 }
@@ -372,7 +388,7 @@ fn prepare_metrics(
     let operations = &config.operations;
     let limits = ScrapeLimits { time: operations.metrics_timeout, connections: operations.metrics_connections };
     let requests = posts.iter().map(histograms_of).collect();
-    let health = Health::new(config, subject.loops.clone(), is_stopping);
+    let health = Health::new(config, subject.tally.loops.clone(), is_stopping);
     let (server, serving) = MetricsServer::new(socket, limits, subject, requests, health, clock.clone())?;
     let thread = Worker::prepare("metrics", move || {
         serving.run();
@@ -381,8 +397,8 @@ fn prepare_metrics(
     Ok(MetricsThread { server, thread })
 }
 
-/// Requests a copy of one loop's histograms.
+/// Requests one loop's histograms.
 fn histograms_of(post: &Post<LoopMessage>) -> RequestHistograms {
     let post = post.clone();
-    Box::new(move |sender| post.send(LoopMessage::Histograms(sender)).is_ok())
+    Box::new(move |request| post.send(LoopMessage::Histograms(Box::new(request))).is_ok())
 }

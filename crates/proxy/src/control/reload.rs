@@ -37,7 +37,8 @@ impl Running {
         let metrics = self.metrics.as_ref().map(|metrics| metrics.server.socket()).transpose()?;
         let clock = self.clock.clone();
         let opened = Opened { activated, handed };
-        start_after(config, Before { opened, metrics, take_over: None, itself: Some(self) }, clock)
+        let watchdog = self.watchdog.clone();
+        start_after(config, Before { opened, metrics, take_over: None, watchdog, itself: Some(self) }, clock)
     }
 
     /// Duplicates of the listening sockets.

@@ -7,9 +7,12 @@ use crate::control::inherit::Servers;
 use crate::control::logging::Log;
 use crate::control::resolve::Resolving;
 use crate::control::threads::Worker;
-use crate::observe::counters::LoopCounters;
 use crate::observe::log::event::{LogEvent, ProcessEvent};
 use crate::observe::metrics_server::MetricsServer;
+use crate::observe::process_counts::ProcessCounts;
+use crate::observe::tally::Tally;
+use crate::observe::watchdog::Watchdog;
+use crate::path::event_loop::LoopEnd;
 use crate::path::messages::{AcceptMessage, DrainLimits, LoopMessage, NewestAcceptor};
 use crate::replication::pending_invalidations::PendingInvalidations;
 use clock::{Clock, Nanos};
@@ -46,11 +49,14 @@ pub struct Running {
     pub(crate) acceptor: Worker<()>,
     pub(crate) clients_open: Arc<AtomicUsize>,
     pub(crate) posts: Vec<Post<LoopMessage>>,
-    pub(crate) loops: Vec<Worker<u64>>,
-    pub(crate) counters: Vec<Arc<LoopCounters>>,
+    pub(crate) loops: Vec<Worker<LoopEnd>>,
+    pub(crate) tally: Arc<Tally>,
+    /// All configurations of this process share it.
+    pub(crate) counts: Arc<ProcessCounts>,
     pub(crate) metrics: Option<MetricsThread>,
     /// The metrics port reports that the proxy is not ready.
     pub(crate) is_stopping: Arc<AtomicBool>,
+    pub(crate) watchdog: Option<Watchdog>,
     pub(crate) log: Option<Log>,
     pub(crate) writer: Option<Writer>,
     /// By backend.
@@ -149,7 +155,9 @@ impl Running {
         drain(&self.posts, DrainLimits { until, patience: DRAIN_PATIENCE });
         let mut lost = 0;
         for event_loop in self.loops {
-            lost += joined(event_loop)?;
+            let end = joined(event_loop)?;
+            lost += end.lost;
+            self.counts.add_times(&end.histograms);
         }
         accepted?;
         self.resolving.stop();
@@ -160,7 +168,8 @@ impl Running {
             log.end();
         }
         let records = self.writer.map(|writer| writer.close(lost)).transpose()?;
-        let requests = self.counters.iter().map(|counters| counters.requests_total()).sum();
+        self.counts.end(&self.tally);
+        let requests = self.tally.loops.iter().map(|counters| counters.requests_total()).sum();
         Ok(Totals { requests, lost, records })
     }
 

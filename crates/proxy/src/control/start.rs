@@ -7,6 +7,7 @@ use crate::control::hand_over::{TakeOver, take_metrics};
 use crate::control::listeners::Opened;
 use crate::control::prepare::{Prepared, Sockets};
 use crate::control::running::{MetricsThread, Running};
+use crate::observe::watchdog::Watchdog;
 use crate::path::messages::{AcceptMessage, NewestAcceptor};
 use clock::Clock;
 use net::{ControlSocket, Inherited, Post};
@@ -20,37 +21,47 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 /// # Errors
 /// If the configuration is invalid, an address cannot be used or a file cannot be written.
 pub fn start(config: Config, clock: Clock) -> Result<Running, ProxyError> {
-    start_with(config, Vec::new(), clock)
+    start_with(config, FromManager::default(), clock)
 }
 
-/// Starts a proxy that also listens on sockets that the service manager has opened for it.
+/// What a service manager gives a process that it starts.
+#[derive(Debug, Default)]
+pub struct FromManager {
+    /// Sockets that it has opened for the proxy, which listens on them.
+    pub sockets: Vec<Inherited>,
+    /// Where it expects signs of life.
+    pub watchdog: Option<Watchdog>,
+}
+
+/// Starts a proxy under a service manager.
 ///
 /// # Errors
 /// As [`start`].
-pub fn start_with(config: Config, activated: Vec<Inherited>, clock: Clock) -> Result<Running, ProxyError> {
+pub fn start_with(config: Config, manager: FromManager, clock: Clock) -> Result<Running, ProxyError> {
+    let FromManager { sockets: activated, watchdog } = manager;
     config.check()?;
     let (take_over, mut handed) = begin_take_over(&config.transport)?;
     let metrics = take_metrics(&mut handed);
     let opened = Opened { activated, handed };
-    start_after(config, Before { opened, metrics, take_over, ..Before::default() }, clock)
+    start_after(config, Before { opened, metrics, take_over, watchdog, itself: None }, clock)
 }
 
 /// What the new proxy takes over from another process, or from this process with another configuration.
-#[derive(Default)]
 pub(crate) struct Before<'r> {
     pub(crate) opened: Opened,
     /// The listening socket of the metrics.
     pub(crate) metrics: Option<OwnedFd>,
     pub(crate) take_over: Option<TakeOver>,
+    pub(crate) watchdog: Option<Watchdog>,
     /// The proxy of this process that is replaced.
     pub(crate) itself: Option<&'r mut Running>,
 }
 
 /// Starts a proxy that continues the work of another one.
 pub(crate) fn start_after(config: Config, before: Before<'_>, clock: Clock) -> Result<Running, ProxyError> {
-    let Before { opened, metrics, take_over, mut itself } = before;
+    let Before { opened, metrics, take_over, watchdog, mut itself } = before;
     let mut sockets = Sockets::open(&config, opened, metrics, itself.as_deref())?;
-    let mut prepared = Prepared::new(&config, &mut sockets, itself.as_deref(), &clock)?;
+    let mut prepared = Prepared::new(&config, &mut sockets, itself.as_deref(), watchdog.as_ref(), &clock)?;
     if let Some(old) = &mut itself {
         old.stop_handing_over()?;
     }
@@ -79,9 +90,11 @@ pub(crate) fn start_after(config: Config, before: Before<'_>, clock: Clock) -> R
         clients_open: prepared.clients_open,
         posts: prepared.posts,
         loops: prepared.loops,
-        counters: prepared.counters,
+        tally: prepared.tally,
+        counts: prepared.counts,
         metrics: prepared.metrics,
         is_stopping: prepared.is_stopping,
+        watchdog,
         log: prepared.log,
         writer: prepared.records.keep(),
         pending: prepared.inheritance.pending,

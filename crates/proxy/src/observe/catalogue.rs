@@ -40,7 +40,7 @@ const POOL: &[&str] = &["pool"];
 const QUEUE: &[&str] = &["loop", "queue"];
 
 /// All metrics, in the order of the page.
-pub(crate) const ALL: [&Definition; 75] = [
+pub(crate) const ALL: [&Definition; 76] = [
     &STAGE,
     &REQUESTS,
     &KEYS,
@@ -55,6 +55,7 @@ pub(crate) const ALL: [&Definition; 75] = [
     &CLIENTS_ACCEPTED,
     &CLIENTS_REFUSED,
     &CLIENTS_REFUSED_ADDRESS,
+    &CLIENTS_REFUSED_BINARY,
     &CLIENTS_TLS_FAILED,
     &CLIENTS_PAUSED,
     &CLIENTS_CLOSED,
@@ -149,6 +150,11 @@ pub(crate) const CLIENTS_REFUSED_ADDRESS: Definition = counter(
     "waystage_clients_refused_address_total",
     &[],
     "Client connections closed at once because their address had too many",
+);
+pub(crate) const CLIENTS_REFUSED_BINARY: Definition = counter(
+    "waystage_clients_refused_binary_total",
+    &[],
+    "Client connections closed because they began with a request of the binary protocol",
 );
 pub(crate) const CLIENTS_PAUSED: Definition = counter(
     "waystage_clients_paused_total",

@@ -26,6 +26,8 @@ pub(crate) struct LoopCounters {
     pub(crate) clients_open: Counter,
     /// Clients whose TLS handshake failed: a refused certificate, bytes that are not TLS, or a timeout.
     pub(crate) clients_tls_failed: Counter,
+    /// Clients that were refused because they speak the binary protocol.
+    pub(crate) clients_refused_binary: Counter,
     /// How often the proxy stopped reading from a client that had too much in flight or unread.
     pub(crate) clients_paused: Counter,
     /// Clients closed by a timeout: idle, with an unfinished request, or with unread replies.
@@ -64,6 +66,21 @@ pub(crate) struct AcceptCounters {
     pub(crate) refused_address: Counter,
     /// Pauses because the kernel had no descriptor left.
     pub(crate) pauses: Counter,
+}
+
+/// The counters of the metrics server.
+#[derive(Debug, Default)]
+pub(crate) struct ScrapeCounters {
+    /// Requests for the metrics.
+    pub(crate) scrapes: Counter,
+    /// How often a loop did not answer a scrape in time.
+    pub(crate) stale_loops: Counter,
+    /// Connections closed because the client took too long to send its request or to read the reply.
+    pub(crate) closed_timeout: Counter,
+    /// Connections closed because too many were open.
+    pub(crate) closed_limit: Counter,
+    /// Connections closed because the request was too large.
+    pub(crate) closed_size: Counter,
 }
 
 /// The counters of the resolver, for each backend.
@@ -190,6 +207,8 @@ pub(crate) struct BackendCounters {
     pub(crate) is_open: Counter,
     /// How often the last of these was lost.
     pub(crate) ejections: Counter,
+    /// The `ServerVersion` that the backend has last replied with; 0 if it is unknown.
+    pub(crate) version: Counter,
     /// The code of the last `Loss`; 0 if there was none.
     pub(crate) last_loss: Counter,
     /// Invalidations that the backend has answered, and those that failed.
@@ -257,6 +276,7 @@ impl LoopCounters {
             clients_accepted: Counter::default(),
             clients_open: Counter::default(),
             clients_tls_failed: Counter::default(),
+            clients_refused_binary: Counter::default(),
             clients_paused: Counter::default(),
             clients_closed_idle: Counter::default(),
             clients_closed_request: Counter::default(),

@@ -1,7 +1,9 @@
-//! Histograms of the time in each stage, by group of operations. Each event loop has its own. The metrics server adds them up.
+//! Histograms of the time in each stage, by group of operations. Each event loop has its own. The metrics server takes what they have
+//! recorded since the last scrape, and adds it up.
 
 use clock::{INTERVALS, STAGES, StageClock};
 use hdrhistogram::Histogram;
+use std::sync::mpsc::{SyncSender, TrySendError};
 use wire::Verb;
 
 /// The groups of operations, as in the metric's label.
@@ -28,6 +30,14 @@ pub(crate) struct StageHistograms {
     series: Vec<[Histogram<u64>; SERIES]>,
     /// Exact sums in nanoseconds, in the same order. A histogram has them only approximately.
     sums_ns: Vec<[u64; SERIES]>,
+}
+
+/// A request to one loop for its histograms.
+#[derive(Debug)]
+pub(crate) struct HistogramRequest {
+    /// Empty histograms, with which the loop continues.
+    pub(crate) empty: StageHistograms,
+    pub(crate) sender: SyncSender<StageHistograms>,
 }
 
 impl Default for StageHistograms {
@@ -68,6 +78,24 @@ impl StageHistograms {
         self.batch.clear();
     }
 
+    /// Sends what was recorded since the last request. Nothing is copied: the histograms have more than a megabyte, and a copy would
+    /// stall the event loop.
+    pub(crate) fn exchange(&mut self, request: HistogramRequest) {
+        self.record_batch();
+        let recorded = std::mem::replace(self, request.empty);
+        let sent = request.sender.try_send(recorded);
+        if let Err(TrySendError::Full(recorded) | TrySendError::Disconnected(recorded)) = sent {
+            // The receiver has given up. The next one gets everything.
+            *self = recorded;
+        }
+    }
+
+    /// Empties the histograms, so that they can be used again.
+    pub(crate) fn clear(&mut self) {
+        self.series.iter_mut().flatten().filter(|histogram| !histogram.is_empty()).for_each(Histogram::reset);
+        self.sums_ns.iter_mut().for_each(|sums| sums.fill(0));
+    }
+
     /// Adds the histograms of another loop, whose batch must be recorded.
     pub(crate) fn add(&mut self, other: &StageHistograms) {
         assert!(other.batch.is_empty(), "the batch was not recorded");
@@ -103,7 +131,8 @@ fn kind(verb: Verb) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clock::{Nanos, Stage};
+    use clock::{Clock, Nanos, Stage};
+    use std::sync::mpsc::sync_channel;
 
     #[test]
     fn loops_add_up() {
@@ -118,9 +147,64 @@ mod tests {
         second.record(Verb::Set, &clock);
         second.record_batch();
         first.add(&second);
-        let total =
-            |kind| first.series().find(|series| series.0 == kind && series.1 == "total").map(|s| (s.2.len(), s.3));
-        assert_eq!(total("get"), Some((2, 4000)));
-        assert_eq!(total("set"), Some((1, 2000)));
+        assert_eq!((total(&first, "get"), total(&first, "set")), ((2, 4000), (1, 2000)));
+        second.clear();
+        assert_eq!((total(&second, "get"), total(&second, "set")), ((0, 0), (0, 0)));
+    }
+
+    #[test]
+    fn an_exchange_takes_everything_once_and_nothing_if_the_receiver_has_gone() {
+        let mut own = StageHistograms::default();
+        let mut clock = StageClock::started(Nanos(1000));
+        clock.stamp(Stage::Replied, Nanos(3000));
+        clock.finish();
+        let mut taken = Vec::new();
+        for is_received in [true, false, true] {
+            own.record(Verb::Get, &clock);
+            let (sender, receiver) = sync_channel(1);
+            let receiver = Some(receiver).filter(|_| is_received);
+            own.exchange(HistogramRequest { empty: StageHistograms::default(), sender });
+            taken.extend(receiver.map(|receiver| total(&receiver.recv().unwrap(), "get")));
+        }
+        assert_eq!((taken, total(&own, "get")), (vec![(1, 2000), (2, 4000)], (0, 0)));
+    }
+
+    #[test]
+    #[ignore = "prints times: cargo test --release -p proxy --lib scrape_occupies -- --ignored --nocapture"]
+    fn how_long_a_scrape_occupies_an_event_loop() {
+        let time = Clock::monotonic();
+        let mut own = StageHistograms::default();
+        let (mut copies_ns, mut exchanges_ns, mut spare) = (Vec::new(), Vec::new(), None);
+        for round in 0..1000 {
+            for request in 0..1000 {
+                let mut clock = StageClock::started(Nanos(1));
+                clock.stamp(Stage::Replied, Nanos(1 + request * (round + 1) * 10));
+                clock.finish();
+                own.record([Verb::Get, Verb::Set, Verb::Delete, Verb::Touch][request as usize % 4], &clock);
+            }
+            let begun = time.now();
+            own.record_batch();
+            let copy = own.clone();
+            copies_ns.push(time.now().since(begun));
+            let (sender, receiver) = sync_channel(1);
+            let empty = spare.replace(copy).unwrap_or_default();
+            let begun = time.now();
+            own.exchange(HistogramRequest { empty, sender });
+            exchanges_ns.push(time.now().since(begun));
+            let mut recorded = receiver.recv().unwrap();
+            recorded.clear();
+            spare = Some(recorded);
+        }
+        for (what, mut times_ns) in [("a copy", copies_ns), ("an exchange", exchanges_ns)] {
+            times_ns.sort_unstable();
+            let [median, high, longest] = [500, 990, 999].map(|place: usize| times_ns[place] as f64 / 1e3);
+            println!("{what}: median {median:.1}, 99 % {high:.1}, longest {longest:.1} microseconds");
+        }
+    }
+
+    /// The number and the sum of the total times of one group.
+    fn total(histograms: &StageHistograms, kind: &str) -> (u64, u64) {
+        let series = histograms.series().find(|series| series.0 == kind && series.1 == "total").unwrap();
+        (series.2.len(), series.3)
     }
 }

@@ -2,14 +2,14 @@
 
 use crate::observe::catalogue::{self, Definition};
 use crate::observe::counters::{
-    AcceptCounters, BackendCounters, Counter, LoopCounters, NameCounter, NameCounters, PoolCounters, QueueCounters,
+    BackendCounters, Counter, LoopCounters, NameCounter, PoolCounters, QueueCounters, ScrapeCounters,
 };
 use crate::observe::histograms::StageHistograms;
 use crate::observe::hot_keys::{HotKeysBoard, printable};
 use crate::observe::labels::{self, Labels};
-use crate::observe::log::queue::LogCounters;
 use crate::observe::metrics_text::{Number, Page, buckets};
-use crate::observe::stats::VERSION_LINE;
+use crate::observe::process_counts::ProcessCounts;
+use crate::observe::tally::{ServerName, Sums, Tally};
 use clock::Process;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
@@ -25,51 +25,22 @@ use wire::Verb;
 /// The sources of one proxy's metrics. They stay the same while the proxy runs.
 #[derive(Debug)]
 pub(crate) struct Subject {
-    pub(crate) loops: Vec<Arc<LoopCounters>>,
-    pub(crate) accept: Arc<AcceptCounters>,
-    pub(crate) log: Arc<LogCounters>,
-    pub(crate) names: Arc<NameCounters>,
-    pub(crate) pools: Vec<String>,
-    pub(crate) servers: Vec<ServerName>,
+    pub(crate) tally: Arc<Tally>,
+    pub(crate) counts: Arc<ProcessCounts>,
     /// By backend.
     pub(crate) invalidations_pending: Vec<Arc<AtomicUsize>>,
-    /// The names of each loop's queues.
-    pub(crate) queues: Vec<String>,
     pub(crate) clients_max: usize,
     pub(crate) dispatch: &'static str,
-    pub(crate) started_unix_ns: u64,
     /// Set if the metrics show hot keys.
     pub(crate) hot_keys: Option<HotKeysBoard>,
-}
-
-/// A backend, and the pool that it belongs to.
-#[derive(Clone, Debug)]
-pub(crate) struct ServerName {
-    pub(crate) pool: String,
-    pub(crate) address: String,
 }
 
 /// The data of one scrape.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     pub(crate) subject: Arc<Subject>,
+    pub(crate) sums: Sums,
     pub(crate) histograms: StageHistograms,
-    /// Scrapes so far, including this one.
-    pub(crate) scrapes: u64,
-    /// How often a loop did not answer a scrape in time.
-    pub(crate) stale_loops: u64,
-    pub(crate) closed: ClosedConnections,
-}
-
-/// Connections to the metrics that the proxy has closed, by the limit that was reached.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ClosedConnections {
-    /// The client took too long to send its request or to read the reply.
-    pub(crate) timeout: u64,
-    /// Too many connections were open.
-    pub(crate) limit: u64,
-    /// The request was too large.
-    pub(crate) size: u64,
 }
 
 impl Collector for Snapshot {
@@ -100,7 +71,7 @@ impl Snapshot {
     }
 
     fn sum(&self, field: impl Fn(&LoopCounters) -> &Counter) -> u64 {
-        self.subject.loops.iter().map(|counters| field(counters).get()).sum()
+        self.sums.of_loops(|counters| field(counters).get())
     }
 
     /// One histogram for each group of operations and each stage. `stage="total"` is the whole time in the proxy.
@@ -143,12 +114,13 @@ impl Snapshot {
         page.sample(&catalogue::CLIENTS, self.sum(|loops| &loops.clients_open))?;
         page.sample(&catalogue::CLIENTS_MAX, self.subject.clients_max as u64)?;
         page.sample(&catalogue::CLIENTS_ACCEPTED, self.sum(|loops| &loops.clients_accepted))?;
-        page.sample(&catalogue::CLIENTS_REFUSED, self.subject.accept.refused.get())?;
-        page.sample(&catalogue::CLIENTS_REFUSED_ADDRESS, self.subject.accept.refused_address.get())?;
+        page.sample(&catalogue::CLIENTS_REFUSED, self.sums.of_accept(|accept| &accept.refused))?;
+        page.sample(&catalogue::CLIENTS_REFUSED_ADDRESS, self.sums.of_accept(|accept| &accept.refused_address))?;
+        page.sample(&catalogue::CLIENTS_REFUSED_BINARY, self.sum(|loops| &loops.clients_refused_binary))?;
         page.sample(&catalogue::CLIENTS_TLS_FAILED, self.sum(|loops| &loops.clients_tls_failed))?;
         page.sample(&catalogue::CLIENTS_PAUSED, self.sum(|loops| &loops.clients_paused))?;
         self.memory(page)?;
-        page.sample(&catalogue::ACCEPT_PAUSES, self.subject.accept.pauses.get())?;
+        page.sample(&catalogue::ACCEPT_PAUSES, self.sums.of_accept(|accept| &accept.pauses))?;
         page.sample(&catalogue::ORDER_WAITS, self.sum(|loops| &loops.order_waits))
     }
 
@@ -175,7 +147,7 @@ impl Snapshot {
 
     fn pools(&self, page: &mut Page<'_, '_>) -> fmt::Result {
         type Field = fn(&PoolCounters) -> &Counter;
-        let each = || self.subject.pools.iter().enumerate();
+        let each = || self.subject.tally.named.pools.iter().enumerate();
         let sum = |index: usize, field: Field| Number::Whole(self.sum(|loops| field(&loops.pools[index])));
         let kinds: [(&str, Field); 2] = [("read", |pool| &pool.reads), ("write", |pool| &pool.writes)];
         let requests = each().flat_map(|(index, name)| {
@@ -200,17 +172,17 @@ impl Snapshot {
     }
 
     fn backends(&self, page: &mut Page<'_, '_>) -> fmt::Result {
-        let servers = &self.subject.servers;
+        let Tally { named, loops, .. } = &*self.subject.tally;
         let sum = |index: usize, field: &dyn Fn(&BackendCounters) -> &Counter| {
             self.sum(|loops| field(&loops.backends[index]))
         };
         let up = |index: usize| u64::from(sum(index, &|backend| &backend.is_up) > 0);
         let without = |index: usize| {
             let is_ejected = |loops: &&Arc<LoopCounters>| loops.backends[index].is_up.get() == 0;
-            self.subject.loops.iter().filter(is_ejected).count() as u64
+            loops.iter().filter(is_ejected).count() as u64
         };
         let pending = |index: usize| self.subject.invalidations_pending[index].load(Ordering::Relaxed) as u64;
-        let each = servers.iter().enumerate().map(|(index, server)| (index, server.labels()));
+        let each = named.servers.iter().enumerate().map(|(index, server)| (index, server.labels()));
         let gauges: [(&Definition, &dyn Fn(usize) -> u64); 3] = [
             (&catalogue::BACKEND_UP, &up),
             (&catalogue::BACKEND_EJECTED, &without),
@@ -268,13 +240,10 @@ impl Snapshot {
             (&catalogue::BACKEND_LOOKUPS_FAILED, |name| &name.lookups_failed),
         ];
         for (definition, field) in fields {
-            let values = self.subject.servers.iter().zip(&self.subject.names.names);
-            page.samples(
-                definition,
-                values.map(|(server, counters)| {
-                    (labels::backend(&server.pool, &server.address), Number::Whole(field(counters).get()))
-                }),
-            )?;
+            let servers = self.subject.tally.named.servers.iter().enumerate();
+            let values =
+                servers.map(|(index, server)| (server.labels(), Number::Whole(self.sums.of_name(index, field))));
+            page.samples(definition, values)?;
         }
         Ok(())
     }
@@ -288,9 +257,12 @@ impl Snapshot {
             (&catalogue::SLOTS_BUSY, |queue| &queue.slots_busy),
         ];
         for (definition, field) in fields {
-            let values = self.subject.loops.iter().enumerate().flat_map(|(index, counters)| {
-                let named = counters.queues.iter().zip(&self.subject.queues);
-                named.map(move |(queue, name)| (labels::queue(index, name), Number::Whole(field(queue).get())))
+            let Tally { named, loops, .. } = &*self.subject.tally;
+            let values = (0..loops.len()).flat_map(|index| {
+                let queues = named.queues.iter().enumerate();
+                queues.map(move |(queue, name)| {
+                    (labels::queue(index, name), Number::Whole(self.sums.of_queue(index, queue, field)))
+                })
             });
             page.samples(definition, values)?;
         }
@@ -312,17 +284,22 @@ impl Snapshot {
     fn program(&self, page: &mut Page<'_, '_>) -> fmt::Result {
         page.sample(&catalogue::RECORDS_DROPPED, self.sum(|loops| &loops.records_dropped))?;
         page.sample(&catalogue::SLOW_REQUESTS, self.sum(|loops| &loops.slow_requests))?;
-        page.sample(&catalogue::LOG_LINES, self.subject.log.written.load(Ordering::Relaxed))?;
-        page.sample(&catalogue::LOG_LINES_LOST, self.subject.log.lost.load(Ordering::Relaxed))?;
-        page.sample(&catalogue::SCRAPE_STALE_LOOPS, self.stale_loops)?;
-        page.sample(&catalogue::SCRAPES, self.scrapes)?;
-        let closed = [("timeout", self.closed.timeout), ("limit", self.closed.limit), ("size", self.closed.size)];
-        let closed = closed.map(|(reason, count)| (labels::and(Labels::new(), "reason", reason), Number::Whole(count)));
+        page.sample(&catalogue::LOG_LINES, self.sums.of_log(|log| &log.written))?;
+        page.sample(&catalogue::LOG_LINES_LOST, self.sums.of_log(|log| &log.lost))?;
+        page.sample(&catalogue::SCRAPE_STALE_LOOPS, self.sums.of_scrapes(|scrapes| &scrapes.stale_loops))?;
+        page.sample(&catalogue::SCRAPES, self.sums.of_scrapes(|scrapes| &scrapes.scrapes))?;
+        type Field = fn(&ScrapeCounters) -> &Counter;
+        let closed: [(&str, Field); 3] = [
+            ("timeout", |scrapes| &scrapes.closed_timeout),
+            ("limit", |scrapes| &scrapes.closed_limit),
+            ("size", |scrapes| &scrapes.closed_size),
+        ];
+        let closed = closed.map(|(reason, field)| (labels::reason(reason), Number::Whole(self.sums.of_scrapes(field))));
         page.samples(&catalogue::METRICS_CONNECTIONS_CLOSED, closed)?;
-        page.sample(&catalogue::LOOPS, self.subject.loops.len() as u64)?;
-        let build = labels::build(VERSION_LINE, self.subject.dispatch);
+        page.sample(&catalogue::LOOPS, self.subject.tally.loops.len() as u64)?;
+        let build = labels::build(env!("CARGO_PKG_VERSION"), self.subject.dispatch);
         page.samples(&catalogue::BUILD_INFO, [(build, Number::Whole(1))])?;
-        let started = Number::Real(self.subject.started_unix_ns as f64 / 1e9);
+        let started = Number::Real(self.subject.counts.started_unix_ns as f64 / 1e9);
         page.samples(&catalogue::PROCESS_START_TIME, [(Labels::new(), started)])?;
         let (usage, process) = (clock::process_cpu(), Process::now());
         page.samples(&catalogue::PROCESS_CPU, [(Labels::new(), Number::Real(usage.user_s + usage.system_s))])?;

@@ -2,7 +2,7 @@
 //! read delay nobody: connections are non-blocking, limited in number and limited in time.
 
 use crate::observe::health::Health;
-use crate::observe::metrics::{ClosedConnections, Subject};
+use crate::observe::metrics::Subject;
 use crate::observe::metrics_text::classic;
 use crate::observe::scrape_request::ScrapeRequest;
 use crate::observe::scraper::{RequestHistograms, Scraper};
@@ -57,7 +57,6 @@ pub(crate) struct Serving {
     buffers: Buffers,
     clients: Slab<Client>,
     limits: ScrapeLimits,
-    closed: ClosedConnections,
     /// When to accept again although no readiness is reported.
     accept_at: Nanos,
     scraper: Scraper,
@@ -112,7 +111,6 @@ impl MetricsServer {
             buffers: Buffers::default(),
             clients: Slab::new(),
             limits,
-            closed: ClosedConnections::default(),
             // A client of an inherited socket may be waiting already.
             accept_at: clock.now(),
             scraper: Scraper::new(subject, requests),
@@ -206,7 +204,7 @@ impl Serving {
             // The newest is served, so that a scrape succeeds even if other clients take all connections.
             let oldest = self.clients.iter().min_by_key(|(_, client)| client.since).map(|(slot, _)| slot);
             if let Some(client) = oldest.and_then(|slot| self.clients.try_remove(slot)) {
-                self.closed.limit += u64::from(client.state != State::Closing);
+                self.scraper.counters().closed_limit.add(u64::from(client.state != State::Closing));
             }
         }
         let entry = self.clients.vacant_entry();
@@ -217,9 +215,9 @@ impl Serving {
     }
 
     fn end_late(&mut self) {
-        let (now, closed) = (self.clock.now(), &mut self.closed);
+        let (now, closed) = (self.clock.now(), &self.scraper.counters().closed_timeout);
         self.clients.retain(|_, client| {
-            closed.timeout += u64::from(client.until <= now && client.state != State::Closing);
+            closed.add(u64::from(client.until <= now && client.state != State::Closing));
             client.until > now
         });
     }
@@ -245,7 +243,7 @@ impl Serving {
         match request {
             ScrapeRequest::Incomplete => return filled != Filled::Closed,
             ScrapeRequest::TooLarge => {
-                self.closed.size += 1;
+                self.scraper.counters().closed_size.add(1);
                 return false;
             }
             _ => {}
@@ -270,7 +268,7 @@ impl Serving {
         const PLAIN: &str = "text/plain; charset=utf-8";
         match request {
             ScrapeRequest::Metrics { is_open_metrics } => {
-                let text = self.scraper.snapshot(PATIENCE, self.closed).render();
+                let text = self.scraper.snapshot(PATIENCE).render();
                 match is_open_metrics {
                     true => ("200 OK", "application/openmetrics-text; version=1.0.0; charset=utf-8", text),
                     false => ("200 OK", "text/plain; version=0.0.4; charset=utf-8", classic(&text)),

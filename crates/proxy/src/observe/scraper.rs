@@ -1,130 +1,212 @@
 //! Collects the histograms of all event loops for a scrape.
 
-use crate::observe::histograms::StageHistograms;
-use crate::observe::metrics::{ClosedConnections, Snapshot, Subject};
+use crate::observe::counters::ScrapeCounters;
+use crate::observe::histograms::{HistogramRequest, StageHistograms};
+use crate::observe::metrics::{Snapshot, Subject};
+use crate::observe::process_counts::ProcessCounts;
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, sync_channel};
 use std::time::Duration;
 
-/// Sends one loop a request for a copy of its histograms. Returns whether the request was sent.
-pub(crate) type RequestHistograms = Box<dyn Fn(SyncSender<StageHistograms>) -> bool + Send>;
+/// Requests the histograms of one loop. Returns whether the request was sent.
+pub(crate) type RequestHistograms = Box<dyn Fn(HistogramRequest) -> bool + Send>;
 
 /// The state that is kept between scrapes.
 pub(crate) struct Scraper {
     subject: Arc<Subject>,
     loops: Vec<LoopHistograms>,
-    scrapes: u64,
-    stale_loops: u64,
 }
 
-/// One loop, and the last copy of its histograms. Without the copy, the counts of a busy loop would drop to zero and rise again,
-/// which looks like a restart.
+/// One loop.
 struct LoopHistograms {
     request: RequestHistograms,
-    last: StageHistograms,
+    /// The answer to the last request, if it has not arrived. Until then, the loop gets no other request.
+    answer: Option<Receiver<StageHistograms>>,
+    /// Empty histograms for the next request.
+    empty: Option<StageHistograms>,
 }
 
 impl Scraper {
     /// A scraper of these loops.
     pub(crate) fn new(subject: Subject, requests: Vec<RequestHistograms>) -> Scraper {
-        let with_none = |request| LoopHistograms { request, last: StageHistograms::default() };
+        let with_none = |request| LoopHistograms { request, answer: None, empty: None };
         let loops = requests.into_iter().map(with_none).collect();
-        Scraper { subject: Arc::new(subject), loops, scrapes: 0, stale_loops: 0 }
+        Scraper { subject: Arc::new(subject), loops }
     }
 
-    /// The data of one scrape. A loop that does not answer within `patience` is shown as it was at the last scrape.
-    pub(crate) fn snapshot(&mut self, patience: Duration, closed: ClosedConnections) -> Snapshot {
-        let histograms = self.histograms(patience);
-        self.scrapes += 1;
-        let subject = self.subject.clone();
-        Snapshot { subject, histograms, scrapes: self.scrapes, stale_loops: self.stale_loops, closed }
+    /// The data of one scrape. A loop that does not answer within `patience` is shown as it was when it last answered.
+    pub(crate) fn snapshot(&mut self, patience: Duration) -> Snapshot {
+        self.collect(patience);
+        let Subject { tally, counts, .. } = &*self.subject;
+        tally.scrapes.scrapes.add(1);
+        Snapshot { subject: self.subject.clone(), sums: counts.sums(tally), histograms: counts.times() }
     }
 
-    /// The sum of all loops' histograms. All loops get the request before the first is waited for, so that they work in parallel.
-    fn histograms(&mut self, patience: Duration) -> StageHistograms {
-        let ask = |one: &LoopHistograms| {
-            let (sender, receiver) = sync_channel(1);
-            (one.request)(sender).then_some(receiver)
-        };
-        let answers: Vec<_> = self.loops.iter().map(ask).collect();
-        let (mut sum, mut patience) = (StageHistograms::default(), patience);
-        for (one, answer) in self.loops.iter_mut().zip(answers) {
-            let answer = answer.map_or(Err(RecvTimeoutError::Disconnected), |receiver| receiver.recv_timeout(patience));
-            if matches!(answer, Err(RecvTimeoutError::Timeout)) {
-                // The other loops have had the same time.
-                patience = Duration::ZERO;
-            }
-            match answer {
-                Ok(fresh) => one.last = fresh,
-                Err(_) => self.stale_loops += 1,
-            }
-            sum.add(&one.last);
+    /// The counters of the metrics server.
+    pub(crate) fn counters(&self) -> &ScrapeCounters {
+        &self.subject.tally.scrapes
+    }
+
+    /// Adds what the loops have recorded since the last scrape. All loops get the request before the first is waited for, so that they
+    /// work in parallel.
+    fn collect(&mut self, mut patience: Duration) {
+        let Subject { tally, counts, .. } = &*self.subject;
+        for one in &mut self.loops {
+            one.take_late(counts);
+            one.request();
         }
-        sum
+        for one in &mut self.loops {
+            let answer = one.answer.as_ref().map(|answer| answer.recv_timeout(patience));
+            match answer {
+                Some(Ok(recorded)) => one.add(recorded, counts),
+                Some(Err(RecvTimeoutError::Timeout)) => {
+                    // The other loops have had the same time.
+                    patience = Duration::ZERO;
+                    tally.scrapes.stale_loops.add(1);
+                }
+                Some(Err(RecvTimeoutError::Disconnected)) | None => {
+                    one.answer = None;
+                    tally.scrapes.stale_loops.add(1);
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Scraper {
+    /// Leaves answers that have not arrived to the next configuration.
+    fn drop(&mut self) {
+        let answers = self.loops.iter_mut().filter_map(|one| one.answer.take());
+        answers.for_each(|answer| self.subject.counts.add_late_times(answer));
+    }
+}
+
+impl LoopHistograms {
+    /// Adds an answer that came too late for the scrape that requested it.
+    fn take_late(&mut self, counts: &ProcessCounts) {
+        match self.answer.as_ref().map(Receiver::try_recv) {
+            Some(Ok(recorded)) => self.add(recorded, counts),
+            Some(Err(TryRecvError::Disconnected)) => self.answer = None,
+            Some(Err(TryRecvError::Empty)) | None => {}
+        }
+    }
+
+    /// Sends a request, unless an earlier one is not answered.
+    fn request(&mut self) {
+        if self.answer.is_none() {
+            let (sender, receiver) = sync_channel(1);
+            let empty = self.empty.take().unwrap_or_default();
+            self.answer = (self.request)(HistogramRequest { empty, sender }).then_some(receiver);
+        }
+    }
+
+    fn add(&mut self, mut recorded: StageHistograms, counts: &ProcessCounts) {
+        counts.add_times(&recorded);
+        recorded.clear();
+        (self.answer, self.empty) = (None, Some(recorded));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observe::counters::{LoopCounters, NameCounters};
-    use clock::{Nanos, Stage, StageClock};
-    use net::{Poller, Post, Token, mailbox};
+    use crate::observe::tally::{CountedNames, Tally};
+    use clock::{Clock, Nanos, Stage, StageClock};
+    use net::{Mailbox, Poller, Post, Token, mailbox};
     use wire::Verb;
 
-    #[test]
-    fn a_loop_that_does_not_answer_keeps_its_last_histograms_and_is_counted() {
-        let pollers = [Poller::new().unwrap(), Poller::new().unwrap()];
-        let (quick_post, mut quick) = mailbox(&pollers[0], Token(1)).unwrap();
-        let (slow_post, mut slow) = mailbox(&pollers[1], Token(2)).unwrap();
-        let subject = Subject {
-            loops: vec![Arc::new(LoopCounters::new(0, 0, 0))],
-            accept: Arc::default(),
-            log: Arc::default(),
-            names: Arc::new(NameCounters::new(0)),
-            pools: Vec::new(),
-            servers: Vec::new(),
+    fn subject() -> Subject {
+        let named = CountedNames { pools: Vec::new(), servers: Vec::new(), queues: Vec::new() };
+        Subject {
+            tally: Arc::new(Tally::new(Arc::new(named), 1)),
+            counts: Arc::new(ProcessCounts::new(&Clock::monotonic())),
             invalidations_pending: Vec::new(),
-            queues: Vec::new(),
             clients_max: 1,
             dispatch: "pipelined",
-            started_unix_ns: 0,
             hot_keys: None,
-        };
-        let mut scraper = Scraper::new(subject, [slow_post, quick_post].map(request).into());
-        let mut histograms = StageHistograms::default();
+        }
+    }
+
+    /// Records one request that took 2 microseconds.
+    fn record(histograms: &mut StageHistograms) {
         let mut clock = StageClock::started(Nanos(1000));
         clock.stamp(Stage::Replied, Nanos(3000));
         clock.finish();
-        // Each loop has one more request at every scrape. In the second scrape, the slow loop does not answer.
-        for (slow_answers, requests, stale_loops) in [(true, 2, 0), (false, 3, 1), (true, 6, 1)] {
-            histograms.record(Verb::Get, &clock);
-            histograms.record_batch();
+        histograms.record(Verb::Get, &clock);
+    }
+
+    /// How a loop reacts to a request.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Reaction {
+        Answers,
+        /// It answers after the scrape.
+        AnswersLate,
+        /// It drops the request, as a loop that ends.
+        Drops,
+    }
+
+    #[test]
+    fn a_loop_that_does_not_answer_keeps_its_last_histograms_and_is_counted() {
+        use Reaction::{Answers, AnswersLate, Drops};
+        let pollers = [Poller::new().unwrap(), Poller::new().unwrap()];
+        let (quick_post, mut quick) = mailbox(&pollers[0], Token(1)).unwrap();
+        let (slow_post, mut slow) = mailbox(&pollers[1], Token(2)).unwrap();
+        let mut scraper = Scraper::new(subject(), [slow_post, quick_post].map(request).into());
+        let (mut quick_own, mut slow_own) = (StageHistograms::default(), StageHistograms::default());
+        // Each loop has one more request at every scrape.
+        let scrapes = [(Answers, 2, 0), (Drops, 3, 1), (Answers, 6, 1), (AnswersLate, 7, 2), (Answers, 10, 2)];
+        for (reaction, requests, stale_loops) in scrapes {
+            record(&mut quick_own);
+            record(&mut slow_own);
+            let patience = Duration::from_millis(if reaction == AnswersLate { 500 } else { 60_000 });
             let snapshot = std::thread::scope(|scope| {
-                let (quick, slow, copy) = (&mut quick, &mut slow, &histograms);
+                let (quick, slow, quick_own, slow_own) = (&mut quick, &mut slow, &mut quick_own, &mut slow_own);
                 scope.spawn(move || {
-                    answer(quick, Some(copy));
-                    answer(slow, Some(copy).filter(|_| slow_answers));
+                    quick_own.exchange(next(quick));
+                    match reaction {
+                        Answers => slow_own.exchange(next(slow)),
+                        Drops => drop(next(slow)),
+                        AnswersLate => {}
+                    }
                 });
-                scraper.snapshot(Duration::from_secs(60), ClosedConnections::default())
+                scraper.snapshot(patience)
             });
+            if reaction == AnswersLate {
+                slow_own.exchange(next(&mut slow));
+            }
             let total = snapshot.histograms.series().find(|series| series.1 == "total").unwrap().2.len();
-            assert_eq!((total, snapshot.stale_loops), (requests, stale_loops));
+            let stale = snapshot.sums.of_scrapes(|scrapes| &scrapes.stale_loops);
+            assert_eq!((total, stale), (requests, stale_loops), "{reaction:?}");
         }
-        assert_eq!(scraper.scrapes, 3);
+        assert_eq!(scraper.counters().scrapes.get(), 5);
     }
 
-    fn request(post: Post<SyncSender<StageHistograms>>) -> RequestHistograms {
-        Box::new(move |sender| post.send(sender).is_ok())
+    #[test]
+    fn a_loop_that_does_not_answer_gets_one_request_only() {
+        let poller = Poller::new().unwrap();
+        let (post, mailbox) = mailbox(&poller, Token(1)).unwrap();
+        let subject = subject();
+        let counts = subject.counts.clone();
+        let mut scraper = Scraper::new(subject, vec![request(post)]);
+        (0..3).for_each(|_| _ = scraper.snapshot(Duration::ZERO));
+        let (Some(request), None) = (mailbox.take(), mailbox.take()) else { panic!("not one request") };
+        // The answer is not lost if it comes after the scraper's end.
+        drop(scraper);
+        let mut own = StageHistograms::default();
+        record(&mut own);
+        own.exchange(request);
+        assert_eq!(counts.times().series().map(|series| series.2.len()).max(), Some(1));
     }
 
-    /// Sends a copy as a loop does, or without a copy drops the request.
-    fn answer(mailbox: &mut net::Mailbox<SyncSender<StageHistograms>>, copy: Option<&StageHistograms>) {
+    fn request(post: Post<HistogramRequest>) -> RequestHistograms {
+        Box::new(move |request| post.send(request).is_ok())
+    }
+
+    /// Waits for a request as a loop does.
+    fn next(mailbox: &mut Mailbox<HistogramRequest>) -> HistogramRequest {
         loop {
             match mailbox.take() {
-                Some(sender) => {
-                    return copy.into_iter().for_each(|copy| sender.try_send(copy.clone()).unwrap());
-                }
+                Some(request) => return request,
                 None => std::thread::sleep(Duration::from_millis(1)),
             }
         }

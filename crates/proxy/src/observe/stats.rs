@@ -2,22 +2,22 @@
 //! have, such as items, are 0 or left out.
 
 use crate::config::Config;
-use crate::observe::counters::{AcceptCounters, BackendCounters, Counter, LoopCounters, PoolCounters};
+use crate::observe::counters::{BackendCounters, Counter, LoopCounters, PoolCounters};
 use crate::observe::hot_keys::HotKeysBoard;
-use clock::{Clock, Nanos};
+use crate::observe::process_counts::ProcessCounts;
+use crate::observe::server_version::version_text;
+use crate::observe::tally::{Sums, Tally};
+use clock::Clock;
 use records::Outcome;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use wire::{Reply, Verb};
 
-/// The reply to `version`. It begins with a version of memcached, which libmemcached and others expect.
-pub const VERSION_LINE: &str = concat!("1.6.38-waystage-", env!("CARGO_PKG_VERSION"));
-
 /// The sources of `stats`.
 #[derive(Clone, Debug)]
 pub(crate) struct Stats {
-    pub(crate) loops: Vec<Arc<LoopCounters>>,
-    pub(crate) accept: Arc<AcceptCounters>,
+    pub(crate) tally: Arc<Tally>,
+    pub(crate) counts: Arc<ProcessCounts>,
     pub(crate) hot_keys: Option<HotKeysBoard>,
     /// The unique names of the backends.
     pub(crate) servers: Vec<String>,
@@ -27,7 +27,6 @@ pub(crate) struct Stats {
     pub(crate) clients_max: usize,
     /// The names and values of `stats settings`.
     pub(crate) settings: Vec<(&'static str, String)>,
-    pub(crate) started: Nanos,
     pub(crate) clock: Clock,
 }
 
@@ -42,10 +41,10 @@ impl Stats {
     pub(crate) fn answer(&self, argument: &[u8], out: &mut Vec<u8>) {
         let mut words = argument.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
         match words.next().unwrap_or_default() {
-            b"" => self.general(out),
+            b"" => self.general(&self.counts.sums(&self.tally), out),
             // The metrics show the same counters, which must never decrease, so nothing is reset.
             b"reset" => return Reply::Reset.encode(out),
-            b"backends" => self.backends(out),
+            b"backends" => self.backends(&self.counts.sums(&self.tally), out),
             b"hotkeys" => self.hot_keys.iter().for_each(|board| board.stats(out)),
             b"settings" => self.settings.iter().for_each(|(name, value)| stat(out, name, value)),
             b"slabs" => ["active_slabs", "total_malloced"].iter().for_each(|name| stat(out, name, "0")),
@@ -67,27 +66,27 @@ impl Stats {
         Reply::End.encode(out);
     }
 
-    fn general(&self, out: &mut Vec<u8>) {
+    fn general(&self, sums: &Sums, out: &mut Vec<u8>) {
         let usage = clock::process_cpu();
         stat(out, "pid", &std::process::id().to_string());
-        stat(out, "uptime", &(self.clock.now().since(self.started) / 1_000_000_000).to_string());
+        stat(out, "uptime", &(self.clock.now().since(self.counts.started) / 1_000_000_000).to_string());
         stat(out, "time", &(clock::unix_now() / 1_000_000_000).to_string());
-        stat(out, "version", VERSION_LINE);
+        stat(out, "version", &version_text(self.tally.loops.iter().map(|counters| &**counters)));
         stat(out, "pointer_size", "64");
         stat(out, "rusage_user", &format!("{:.6}", usage.user_s));
         stat(out, "rusage_system", &format!("{:.6}", usage.system_s));
-        self.commands(out);
-        self.policies(out);
+        self.commands(sums, out);
+        self.policies(sums, out);
     }
 
     /// The numbers that memcached has, too.
-    fn commands(&self, out: &mut Vec<u8>) {
-        let sum = |field: fn(&LoopCounters) -> &Counter| self.total(|counters| field(counters).get());
+    fn commands(&self, sums: &Sums, out: &mut Vec<u8>) {
+        let sum = |field: fn(&LoopCounters) -> &Counter| sums.of_loops(|counters| field(counters).get());
         let ended =
-            |verbs: &[Verb]| self.total(|counters| verbs.iter().map(|&verb| counters.ended_by_verb(verb)).sum());
+            |verbs: &[Verb]| sums.of_loops(|counters| verbs.iter().map(|&verb| counters.ended_by_verb(verb)).sum());
         let found = |verbs: &[Verb]| {
             let both = |field: fn(&LoopCounters) -> &[Counter; Verb::ALL.len()]| {
-                self.total(|counters| verbs.iter().map(|&verb| field(counters)[verb as usize].get()).sum())
+                sums.of_loops(|counters| verbs.iter().map(|&verb| field(counters)[verb as usize].get()).sum())
             };
             (both(|counters| &counters.hits), both(|counters| &counters.misses))
         };
@@ -97,7 +96,7 @@ impl Stats {
             ("max_connections", self.clients_max as u64),
             ("curr_connections", sum(|counters| &counters.clients_open)),
             ("total_connections", sum(|counters| &counters.clients_accepted)),
-            ("rejected_connections", self.accept.refused.get()),
+            ("rejected_connections", sums.of_accept(|accept| &accept.refused)),
             ("cmd_get", sum(|counters| &counters.keys_read)),
             ("cmd_set", ended(&STORES)),
             ("cmd_flush", ended(&[Verb::FlushAll])),
@@ -120,8 +119,8 @@ impl Stats {
             ("bytes_written", sum(|counters| &counters.replied_bytes)),
             ("limit_maxbytes", 0),
             ("accepting_conns", 1),
-            ("listen_disabled_num", self.accept.pauses.get()),
-            ("threads", self.loops.len() as u64),
+            ("listen_disabled_num", sums.of_accept(|accept| &accept.pauses)),
+            ("threads", self.tally.loops.len() as u64),
             ("bytes", 0),
             ("curr_items", 0),
             ("total_items", 0),
@@ -132,14 +131,14 @@ impl Stats {
     }
 
     /// The numbers that only a proxy has.
-    fn policies(&self, out: &mut Vec<u8>) {
-        let of_pools = |field: fn(&PoolCounters) -> &Counter| self.total(|counters| counters.of_pools(field));
+    fn policies(&self, sums: &Sums, out: &mut Vec<u8>) {
+        let of_pools = |field: fn(&PoolCounters) -> &Counter| sums.of_loops(|counters| counters.of_pools(field));
         let of_backends = |field: fn(&BackendCounters) -> &Counter| {
-            self.total(|counters| counters.backends.iter().map(|backend| field(backend).get()).sum())
+            sums.of_loops(|counters| counters.backends.iter().map(|backend| field(backend).get()).sum())
         };
-        let failed = |outcome: Outcome| self.total(|counters| counters.ended_by_outcome(outcome));
+        let failed = |outcome: Outcome| sums.of_loops(|counters| counters.ended_by_outcome(outcome));
         let lines = [
-            ("waystage_requests", self.total(LoopCounters::requests_total)),
+            ("waystage_requests", sums.of_loops(LoopCounters::requests_total)),
             ("waystage_backends", self.servers.len() as u64),
             ("waystage_replicas", self.replicas as u64),
             ("waystage_failovers", of_pools(|pool| &pool.failovers)),
@@ -163,7 +162,7 @@ impl Stats {
         append(out, &lines);
     }
 
-    fn backends(&self, out: &mut Vec<u8>) {
+    fn backends(&self, sums: &Sums, out: &mut Vec<u8>) {
         type Field = fn(&BackendCounters) -> &Counter;
         let fields: [(&str, Field); 17] = [
             ("requests", |backend| &backend.requests),
@@ -186,7 +185,7 @@ impl Stats {
         ];
         for (index, server) in self.servers.iter().enumerate() {
             for (name, field) in fields {
-                let value = self.total(|counters| field(&counters.backends[index]).get());
+                let value = sums.of_loops(|counters| field(&counters.backends[index]).get());
                 stat(out, &format!("{server}:{name}"), &value.to_string());
             }
             stat(
@@ -195,10 +194,6 @@ impl Stats {
                 &load(&self.invalidations_pending[index]).to_string(),
             );
         }
-    }
-
-    fn total(&self, of: impl Fn(&LoopCounters) -> u64) -> u64 {
-        self.loops.iter().map(|counters| of(counters)).sum()
     }
 }
 

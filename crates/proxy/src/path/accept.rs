@@ -103,7 +103,7 @@ impl Acceptor {
                         let pool = listener.as_deref().and_then(|address| self.pools.named(address));
                         // If its listener is gone, it is not known which pool this client would use. It is closed.
                         if pool.is_some() || listener.is_none() {
-                            self.hand_over(*connection, number, pool);
+                            self.hand_over(*connection, number, pool, true);
                             number = number.wrapping_add(1);
                         }
                     }
@@ -145,7 +145,7 @@ impl Acceptor {
                     } else if self.has_too_many(&connection) {
                         self.counters.refused_address.add(1);
                     } else {
-                        self.hand_over(connection, *number, self.pools.at(index));
+                        self.hand_over(connection, *number, self.pools.at(index), false);
                         *number = number.wrapping_add(1);
                     }
                 }
@@ -163,7 +163,7 @@ impl Acceptor {
     }
 
     /// Gives a client to a loop. If the mailbox is full, the client waits.
-    fn hand_over(&mut self, connection: Connection, number: u32, pool: Option<PoolListener>) {
+    fn hand_over(&mut self, connection: Connection, number: u32, pool: Option<PoolListener>, is_moved: bool) {
         let index = number as usize % self.loops.len();
         if !self.limits.keepalive.is_zero() {
             connection.set_keepalive(self.limits.keepalive);
@@ -172,7 +172,7 @@ impl Acceptor {
         let permit = address.map(|address| self.addresses.enter(address.ip()));
         self.clients_open.fetch_add(1, Ordering::Relaxed);
         let connection = Box::new(connection);
-        self.loops[index].waiting.push_back(LoopMessage::Client { connection, number, permit, pool });
+        self.loops[index].waiting.push_back(LoopMessage::Client { connection, number, permit, pool, is_moved });
         self.give(index);
     }
 

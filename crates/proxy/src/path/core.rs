@@ -2,7 +2,8 @@
 //! The sessions of one event loop share it.
 
 use crate::config::{ClientLimits, Config, PartFailure, Stamps};
-use crate::observe::stats::{Stats, VERSION_LINE};
+use crate::observe::server_version::version_text;
+use crate::observe::stats::Stats;
 use crate::path::dispatch::dispatcher::Dispatcher;
 use crate::path::job::{FollowUp, JobId, NextStep, SessionRef};
 use crate::path::jobs::{AnsweredJobs, Jobs, Time};
@@ -169,7 +170,11 @@ impl Core {
     fn answer_locally(&mut self, id: JobId, request: &Request<'_>) {
         let job = self.jobs.get(id);
         match request {
-            Request::Version => Reply::Version(VERSION_LINE.as_bytes()).encode(&mut job.reply),
+            Request::Version => {
+                // Those of this loop are enough, because it has a connection to each server.
+                let text = version_text([&*self.journal.counters]);
+                Reply::Version(text.as_bytes()).encode(&mut job.reply);
+            }
             Request::Verbosity { .. } => Reply::Ok.encode(&mut job.reply),
             Request::Stats { argument } => self.stats.answer(argument, &mut job.reply),
             // `mn`: the reply follows those of all earlier requests.

@@ -6,6 +6,8 @@
 //! ```
 //! Everything that is readable is read before anything is written, so all bytes for one socket are written with one call.
 
+use crate::observe::histograms::StageHistograms;
+use crate::observe::watchdog::Heartbeat;
 use crate::path::addresses::Permit;
 use crate::path::core::{Core, reuse};
 use crate::path::job::{JobId, SessionRef};
@@ -59,6 +61,8 @@ pub(crate) struct EventLoop {
     /// Sessions in a TLS handshake: the deadline, slot and number of each.
     handshakes: VecDeque<(Nanos, usize, u32)>,
     clients_open: Arc<AtomicUsize>,
+    /// Shows the service manager that the loop turns, if it expects that.
+    heartbeat: Option<Heartbeat>,
     draining: Option<DrainLimits>,
     /// No timeout of a client is checked before.
     next_check: Nanos,
@@ -70,12 +74,22 @@ pub(crate) struct EventLoop {
     moving: VecDeque<(u32, AcceptMessage)>,
 }
 
+/// What a loop leaves at its end.
+#[derive(Debug)]
+pub(crate) struct LoopEnd {
+    /// The number of lost jobs, which is zero unless there is a bug.
+    pub(crate) lost: u64,
+    /// The times of requests that no scrape has taken.
+    pub(crate) histograms: StageHistograms,
+}
+
 impl EventLoop {
     pub(crate) fn new(
         poller: Poller,
         mailbox: Mailbox<LoopMessage>,
         core: Core,
         clients_open: Arc<AtomicUsize>,
+        heartbeat: Option<Heartbeat>,
     ) -> EventLoop {
         let check_interval = core.settings.limits.shortest_timeout().map(|timeout| timeout / CHECKS_PER_TIMEOUT);
         EventLoop {
@@ -91,6 +105,7 @@ impl EventLoop {
             check_interval,
             handshakes: VecDeque::new(),
             clients_open,
+            heartbeat,
             draining: None,
             next_check: Nanos::UNSET,
             next_memory_look: Nanos::UNSET,
@@ -99,8 +114,8 @@ impl EventLoop {
         }
     }
 
-    /// Serves until the loop is drained. Returns the number of lost jobs, which is zero unless there is a bug.
-    pub(crate) fn run(mut self) -> io::Result<u64> {
+    /// Serves until the loop is drained.
+    pub(crate) fn run(mut self) -> io::Result<LoopEnd> {
         let mut ready = Vec::new();
         self.core.turn = self.core.clock.now();
         self.tick();
@@ -151,6 +166,9 @@ impl EventLoop {
         }
         self.send_moving();
         self.publish();
+        if let Some(heartbeat) = &mut self.heartbeat {
+            heartbeat.beat(self.core.turn);
+        }
     }
 
     /// How long to wait for readiness: not at all if there is work left, otherwise until the next deadline.
@@ -167,6 +185,7 @@ impl EventLoop {
         next = next.min(self.checks.front().map_or(Nanos::NEVER, |&(at, _, _)| at.max(self.next_check)));
         next = next.min(self.handshakes.front().map_or(Nanos::NEVER, |&(until, _, _)| until));
         next = next.min(self.core.dispatcher.deadline());
+        next = next.min(self.heartbeat.as_ref().map_or(Nanos::NEVER, Heartbeat::due));
         if !self.moving.is_empty() {
             next = next.min(self.core.turn + ADOPT_PAUSE);
         }
@@ -255,20 +274,23 @@ impl EventLoop {
     fn handle_messages(&mut self) {
         while let Some(message) = self.mailbox.take() {
             match message {
-                LoopMessage::Client { connection, number, permit, pool } => {
+                LoopMessage::Client { connection, number, permit, pool, is_moved } => {
+                    // A client that moves was counted when it was accepted.
+                    self.core.journal.counters.clients_accepted.add(u64::from(!is_moved));
                     self.add_client(*connection, (number, pool), permit);
                 }
                 LoopMessage::BackendMoved { backend, endpoint } => {
                     let (dispatcher, mut answered, time) = self.core.parts();
                     dispatcher.connections().move_to(backend, &endpoint, &self.poller, &mut answered, time.turn);
                 }
-                LoopMessage::Histograms(sender) => {
+                LoopMessage::Histograms(request) => {
                     self.core.journal.flush();
-                    // The receiver may have given up waiting.
-                    let _ = sender.try_send(self.core.journal.histograms());
+                    self.core.journal.send_histograms(*request);
                 }
                 LoopMessage::MoveClients(successor) => {
                     self.successor = Some(successor);
+                    // The loops of the new configuration show that the process serves.
+                    self.end_heartbeat();
                     self.core.settings.is_moving = true;
                     self.core.jobs.clients.notes_idle = true;
                     self.touched.extend(self.sessions.iter().map(|(slot, _)| slot));
@@ -303,7 +325,6 @@ impl EventLoop {
                 self.checks.push_back((self.core.turn + interval, slot as u32, number));
             }
             self.touched.push(slot);
-            self.core.journal.counters.clients_accepted.add(1);
             if self.draining.is_some() {
                 self.stop_reading(slot);
             }
@@ -505,21 +526,32 @@ impl EventLoop {
     fn look_at_memory(&mut self) {
         if self.next_memory_look <= self.core.turn {
             self.next_memory_look = self.core.turn + MEMORY_LOOK;
-            let held: u64 = self.core.stats.loops.iter().map(|counters| counters.held_bytes.get()).sum();
+            let held: u64 = self.core.stats.tally.loops.iter().map(|counters| counters.held_bytes.get()).sum();
             let own = self.core.journal.counters.held_bytes.get();
             self.core.jobs.clients.held_by_others = held.saturating_sub(own) as usize;
         }
     }
 
     fn publish(&mut self) {
+        self.core.dispatcher.end_turn();
+        self.publish_clients();
+    }
+
+    fn publish_clients(&mut self) {
         self.core.journal.counters.held_bytes.set(self.core.jobs.clients.held_bytes as u64);
         self.core.journal.counters.clients_open.set(self.sessions.len() as u64);
-        self.core.dispatcher.end_turn();
         self.core.journal.end_turn(self.core.turn);
     }
 
+    fn end_heartbeat(&mut self) {
+        if let Some(heartbeat) = &mut self.heartbeat {
+            heartbeat.end();
+        }
+    }
+
     /// Fails the requests that are left when the time to drain is over, and ends all sessions.
-    fn close(mut self) -> u64 {
+    fn close(mut self) -> LoopEnd {
+        self.end_heartbeat();
         let until = self.core.turn + CLOSE_WAIT;
         loop {
             let (dispatcher, mut answered, time) = self.core.parts();
@@ -537,8 +569,9 @@ impl EventLoop {
             }
         }
         self.remove_all();
-        self.publish();
-        self.core.jobs.live() as u64
+        // Connections to backends that close now are no ejections.
+        self.publish_clients();
+        LoopEnd { lost: self.core.jobs.live() as u64, histograms: self.core.journal.into_histograms() }
     }
 
     fn remove_all(&mut self) {

@@ -2,7 +2,7 @@
 //! histograms, and if it is sampled its record goes to the record writer.
 
 use crate::observe::counters::LoopCounters;
-use crate::observe::histograms::StageHistograms;
+use crate::observe::histograms::{HistogramRequest, StageHistograms};
 use crate::observe::hot_keys::HotKeys;
 use crate::observe::log::slow_log::SlowLog;
 use crate::observe::log::slow_request::{SLOW_LEGS_MAX, SlowLeg, SlowRequest};
@@ -158,10 +158,15 @@ impl Journal {
         }
     }
 
-    /// A copy of the histograms with all requests so far.
-    pub(crate) fn histograms(&mut self) -> StageHistograms {
+    /// Sends the times of the requests since the last such request.
+    pub(crate) fn send_histograms(&mut self, request: HistogramRequest) {
+        self.histograms.exchange(request);
+    }
+
+    /// The times of the requests since the last time that they were sent, at the end of the loop.
+    pub(crate) fn into_histograms(mut self) -> StageHistograms {
         self.histograms.record_batch();
-        self.histograms.clone()
+        self.histograms
     }
 
     /// Whether rows wait to be sent to the writer, or hot keys to be published.

@@ -1,6 +1,6 @@
 //! What threads send each other: to the acceptor, and to an event loop.
 
-use crate::observe::histograms::StageHistograms;
+use crate::observe::histograms::HistogramRequest;
 use crate::path::addresses::Permit;
 use crate::path::pool_listeners::PoolListener;
 use clock::Nanos;
@@ -28,12 +28,19 @@ pub(crate) enum AcceptMessage {
 /// A message to an event loop.
 #[derive(Debug)]
 pub(crate) enum LoopMessage {
-    /// Serve this client. `pool` is the pool on whose listener it connected, if it was the listener of a pool.
-    Client { connection: Box<Connection>, number: u32, permit: Option<Permit>, pool: Option<PoolListener> },
+    /// Serve this client. `pool` is the pool on whose listener it connected, if it was the listener of a pool. If it
+    /// `is_moved`, another set of loops has served it until now.
+    Client {
+        connection: Box<Connection>,
+        number: u32,
+        permit: Option<Permit>,
+        pool: Option<PoolListener>,
+        is_moved: bool,
+    },
     /// The name of a backend resolves to another address.
     BackendMoved { backend: u16, endpoint: Endpoint },
-    /// Send a copy of the histograms.
-    Histograms(SyncSender<StageHistograms>),
+    /// Send the histograms, and continue with empty ones.
+    Histograms(Box<HistogramRequest>),
     /// Send each client to the acceptor of the newest configuration as soon as none of its requests is in flight.
     MoveClients(NewestAcceptor),
     /// Take no more requests, finish those in flight, and end.

@@ -39,6 +39,8 @@ pub(crate) struct Session {
     pool: Option<PoolListener>,
     port: u16,
     next_sequence: u32,
+    /// No byte was parsed. The first one shows the protocol.
+    is_new: bool,
     queue: JobQueue,
     /// When the last read returned.
     received: Nanos,
@@ -114,6 +116,7 @@ impl Session {
             pool,
             port,
             next_sequence: 0,
+            is_new: true,
             queue: JobQueue::default(),
             received: now,
             delivered: now,
@@ -330,6 +333,11 @@ impl Session {
     /// Parses and submits one request.
     fn take_request(&mut self, unread: &[u8], core: &mut Core) -> Taken {
         let command_bytes = core.settings.wire.command_bytes;
+        if self.is_new
+            && let Some(taken) = self.refuse_binary(unread, core)
+        {
+            return taken;
+        }
         match parse_request(unread, &core.settings.wire) {
             ParsedRequest::Incomplete if unread.len() < command_bytes => Taken::Incomplete,
             ParsedRequest::Incomplete => self.take_incomplete(unread, core),

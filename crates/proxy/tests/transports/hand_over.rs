@@ -3,7 +3,7 @@
 
 use crate::speak::{PATIENCE, ask, proxy, stop, unix_client};
 use net::{Channel, Inherited};
-use proxy::{Config, Running};
+use proxy::{Config, FromManager, Running};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
@@ -326,11 +326,12 @@ fn sockets_of_the_service_manager_are_listened_on() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let other = TcpListener::bind("127.0.0.1:0").unwrap();
     let (address, other_address) = (listener.local_addr().unwrap(), other.local_addr().unwrap());
-    let activated = vec![inherited("cache", listener.into()), inherited("second", other.into())];
+    let sockets = vec![inherited("cache", listener.into()), inherited("second", other.into())];
     let mut config = Config::new(&address.to_string(), &[server.address().to_string()]);
     config.loops = 1;
     // One socket is in the configuration and one is not.
-    let running = proxy::start_with(config.clone(), activated, clock::Clock::monotonic()).unwrap();
+    let with = |sockets| FromManager { sockets, ..FromManager::default() };
+    let running = proxy::start_with(config.clone(), with(sockets), clock::Clock::monotonic()).unwrap();
     assert_eq!(running.listening.len(), 2);
     for address in [address, other_address] {
         Client::connect(address).ask("get k\r\n", "END\r\n");
@@ -338,7 +339,7 @@ fn sockets_of_the_service_manager_are_listened_on() {
     stop(running);
     // A socket that does not listen is reported in one line.
     let stray = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    let failed = proxy::start_with(config, vec![inherited("stray", stray.into())], clock::Clock::monotonic());
+    let failed = proxy::start_with(config, with(vec![inherited("stray", stray.into())]), clock::Clock::monotonic());
     let line = failed.err().expect("the start is refused").to_string();
     assert_eq!(line, "cannot listen on an inherited socket: the socket named \"stray\" does not listen for streams");
 }
@@ -358,7 +359,12 @@ fn a_passed_socket_belongs_to_the_pool_with_its_address() {
     config.pools.push(proxy::PoolConfig { listen: vec![pool_address.to_string()], ..pool });
     // In the order of the service manager, not in that of the configuration.
     let activated = vec![inherited("first", passed.into()), inherited("second", of_pool.into())];
-    let running = proxy::start_with(config.clone(), activated, clock::Clock::monotonic()).unwrap();
+    let running = proxy::start_with(
+        config.clone(),
+        proxy::FromManager { sockets: activated, watchdog: None },
+        clock::Clock::monotonic(),
+    )
+    .unwrap();
     assert_eq!(running.listening.len(), 2);
     Client::connect(pool_address).ask("set k 0 0 3\r\nown\r\n", "STORED\r\n");
     Client::connect(address).ask("get k\r\n", "END\r\n");

@@ -5,9 +5,10 @@ use crate::proxy_command::events::{Event, Events};
 use crate::proxy_command::source::Source;
 use crate::proxy_command::{discipline_text, fit_into_descriptors};
 use crate::ready::announce;
+use crate::service_manager::{ServiceManager, StateReport, sign_interval};
 use clock::Clock;
 use net::Inherited;
-use proxy::{Config, ProcessEvent, ProxyFile, Running, Totals};
+use proxy::{Config, FromManager, ProcessEvent, ProxyFile, Running, Totals, Watchdog};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::os::unix::fs::MetadataExt;
@@ -65,6 +66,9 @@ struct Process {
     /// The keys of the configuration in force.
     settings: ProxyFile,
     running: Running,
+    clock: Clock,
+    /// Receives reports about this process, if there is one.
+    manager: Option<Arc<ServiceManager>>,
     events: Arc<Events>,
     /// Proxies with an earlier configuration, each until its last client has moved.
     retiring: Vec<JoinHandle<Result<Totals, String>>>,
@@ -106,16 +110,35 @@ pub(super) fn serve(
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]);
     watch_signals(signals.map_err(|error| format!("cannot take over signals: {error}"))?, events.clone())?;
     fit_into_descriptors(&mut config)?;
-    let running = proxy::start_with(config, activated, Clock::monotonic()).map_err(|error| error.to_string())?;
+    let (mut warnings, clock) = (Vec::new(), Clock::monotonic());
+    let manager = ServiceManager::from_environment().unwrap_or_else(|line| {
+        warnings.push(line);
+        None
+    });
+    let manager = manager.map(Arc::new);
+    let watchdog = watchdog(manager.as_ref()).unwrap_or_else(|line| {
+        warnings.push(line);
+        None
+    });
+    let from_manager = FromManager { sockets: activated, watchdog };
+    let running = proxy::start_with(config, from_manager, clock.clone()).map_err(|error| error.to_string())?;
     if let Some(watch) = watch {
         watch_file(watch, events.clone())?;
     }
     announce_state(&running, "ready");
     running.log(ProcessEvent::Started { listening: listening(&running) });
     let (retiring, retired) = (Vec::new(), Retired::default());
-    let process = Process { source, settings, running, events, retiring, retired };
+    let process = Process { source, settings, running, clock, manager, events, retiring, retired };
+    warnings.into_iter().for_each(|line| process.warn(line));
     process.watch_successor()?;
+    process.report_ready(None);
     process.serve()
+}
+
+/// The watchdog of the service manager, if it has one.
+fn watchdog(manager: Option<&Arc<ServiceManager>>) -> Result<Option<Watchdog>, String> {
+    let Some(manager) = manager.cloned() else { return Ok(None) };
+    Ok(sign_interval()?.map(|interval| Watchdog::new(interval, move || manager.show_life())))
 }
 
 impl Process {
@@ -130,6 +153,7 @@ impl Process {
                 }
                 Event::End => {
                     self.running.log(ProcessEvent::Stopping);
+                    self.report(StateReport::Stopping);
                     break;
                 }
             }
@@ -159,6 +183,7 @@ impl Process {
     /// Reloads the configuration. If it is invalid, logs the error and changes nothing.
     fn reload(&mut self) {
         self.join_retired();
+        self.report(StateReport::Reloading(self.clock.now().0 / 1000));
         let outcome = self.source.read().and_then(|(mut config, settings)| {
             fit_into_descriptors(&mut config)?;
             let new = self.running.reload(config).map_err(|error| error.to_string())?;
@@ -183,8 +208,28 @@ impl Process {
                 if let Err(line) = self.watch_successor() {
                     self.warn(line);
                 }
+                self.report_ready(None);
             }
-            Err(reason) => self.running.log(ProcessEvent::ReloadFailed { reason }),
+            Err(reason) => {
+                self.report_ready(Some(&reason));
+                self.running.log(ProcessEvent::ReloadFailed { reason });
+            }
+        }
+    }
+
+    /// Reports that the process serves, and why it serves with an earlier configuration if it does.
+    fn report_ready(&self, failure: Option<&str>) {
+        let mut status = format!("serves on {}", listening(&self.running).join(" and "));
+        if let Some(reason) = failure {
+            status += &format!("; the last reload failed: {reason}");
+        }
+        self.report(StateReport::Ready(&status));
+    }
+
+    /// Reports to the service manager. A report that fails is a line of the log.
+    fn report(&self, report: StateReport<'_>) {
+        if let Some(Err(line)) = self.manager.as_ref().map(|manager| manager.report(report)) {
+            self.warn(line);
         }
     }
 

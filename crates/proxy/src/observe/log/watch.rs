@@ -157,6 +157,11 @@ fn kinds(config: &Config) -> Vec<Kind> {
             ),
             |sources| sources.accept.refused_address.get(),
         ),
+        warn(
+            "clients_refused_binary",
+            "clients were refused, because they use memcached's binary protocol; configure the text protocol there",
+            |sources| sources.sum(|loops| &loops.clients_refused_binary),
+        ),
         warn("accept_paused", "pauses in accepting clients, because no file descriptor was left", |sources| {
             sources.accept.pauses.get()
         }),

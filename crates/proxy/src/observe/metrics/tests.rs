@@ -1,11 +1,11 @@
 //! Tests of the metrics' text.
 
 use super::*;
-use crate::observe::counters::{LoopCounters, NameCounters};
 use crate::observe::histograms::StageHistograms;
 use crate::observe::hot_keys::HotKeysBoard;
-use crate::observe::metrics::{ClosedConnections, ServerName, Subject};
+use crate::observe::metrics::Subject;
 use crate::observe::metrics_text::classic;
+use crate::observe::tally::CountedNames;
 use clock::{Clock, Nanos, Stage, StageClock};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,7 +17,16 @@ fn snapshot(hot_keys: Option<HotKeysBoard>) -> Snapshot {
     clock.finish();
     histograms.record(Verb::Get, &clock);
     histograms.record_batch();
-    let counters = Arc::new(LoopCounters::new(1, 1, 1));
+    let named = CountedNames {
+        pools: vec!["main".into()],
+        servers: vec![ServerName { pool: "main".into(), address: "a:1".into() }],
+        queues: vec!["a:1".into()],
+    };
+    let mut tally = Tally::new(Arc::new(named), 1);
+    let counters = tally.loops[0].clone();
+    // Both loops have the same counters.
+    tally.loops.push(counters.clone());
+    let tally = Arc::new(tally);
     counters.queues[0].length.set(3);
     counters.queues[0].full.add(2);
     counters.requests[Verb::Get as usize][Outcome::Answered as usize].add(7);
@@ -25,27 +34,17 @@ fn snapshot(hot_keys: Option<HotKeysBoard>) -> Snapshot {
     counters.backends[0].connection_up(0, 2);
     counters.backends[0].connection_up(1, 0);
     counters.backends[0].connection_up(1, 0);
+    let mut counts = ProcessCounts::new(&Clock::monotonic());
+    counts.started_unix_ns = 1_700_000_000_500_000_000;
     let subject = Subject {
-        loops: vec![counters.clone(), counters],
-        accept: Arc::default(),
-        log: Arc::default(),
-        names: Arc::new(NameCounters::new(1)),
-        queues: vec!["a:1".into()],
-        pools: vec!["main".into()],
-        servers: vec![ServerName { pool: "main".into(), address: "a:1".into() }],
+        tally: tally.clone(),
+        counts: Arc::new(counts),
         invalidations_pending: vec![Arc::new(AtomicUsize::new(1))],
         clients_max: 9,
         dispatch: "pipelined",
-        started_unix_ns: 1_700_000_000_500_000_000,
         hot_keys,
     };
-    Snapshot {
-        subject: Arc::new(subject),
-        histograms,
-        scrapes: 1,
-        stale_loops: 0,
-        closed: ClosedConnections::default(),
-    }
+    Snapshot { subject: Arc::new(subject), sums: Sums { own: tally, others: None }, histograms }
 }
 
 #[test]

@@ -4,8 +4,12 @@ use crate::path::core::Core;
 use crate::path::order::Access;
 use crate::path::session::{Session, Taken};
 use records::Outcome;
-use wire::{Limits, Meta, MetaFlags, ParsedRequest, Request, RequestError, Verb, parse_request};
+use wire::{
+    FirstBytes, Limits, Meta, MetaFlags, ParsedRequest, Request, RequestError, Verb, first_bytes, parse_request,
+};
 
+/// The text of the refusal of a client that speaks the binary protocol.
+const NOT_BINARY: &str = "the binary protocol is not supported; configure the client for the text protocol";
 /// The smallest request that is refused while it arrives, because the proxy holds as many bytes as it may.
 const LARGE_BYTES: usize = 16 * 1024;
 
@@ -39,6 +43,26 @@ impl Session {
         let taken = self.refuse_request(&error, &unread[..consumed], swallow, core);
         core.journal.counters.values_refused_memory.add(u64::from(taken != Taken::Blocked));
         taken
+    }
+
+    /// Refuses a client that speaks the binary protocol, in that protocol. Returns nothing if it speaks the text protocol.
+    pub(super) fn refuse_binary(&mut self, unread: &[u8], core: &mut Core) -> Option<Taken> {
+        let refusal = match first_bytes(unread, NOT_BINARY) {
+            FirstBytes::Text => {
+                self.is_new = false;
+                return None;
+            }
+            FirstBytes::Incomplete => return Some(Taken::Incomplete),
+            FirstBytes::Binary { refusal } => refusal,
+        };
+        core.journal.counters.clients_refused_binary.add(1);
+        let id = core.begin(self.arrival(Verb::Invalid, false, unread.len()));
+        let job = core.jobs.get(id);
+        (job.outcome, job.is_done) = (Outcome::ClientError, true);
+        job.reply.extend_from_slice(&refusal);
+        self.push(id, core);
+        self.is_ending = true;
+        Some(Taken::Bytes(unread.len()))
     }
 
     /// Answers an invalid request with its error line.

@@ -1,6 +1,7 @@
 //! Step 7, second half. Matches what a backend has sent with the requests in flight, oldest first.
 
 use super::{BackendConnection, State};
+use crate::observe::server_version::ServerVersion;
 use crate::path::backend::in_flight::Pending;
 use crate::path::backend::match_reply::{Expect, ReplyMatch, match_reply};
 use crate::path::backend::requested::is_requested;
@@ -157,6 +158,9 @@ impl BackendConnection {
         }
         if head.expect == Expect::Probe {
             self.state = State::Open;
+            if let Some(version) = ServerVersion::of_reply(last_line) {
+                self.counters().version.set(version.code());
+            }
             // Later probes do not open the connection.
             return self.counters().connects.add(u64::from(head.begin == 0));
         }
