@@ -66,12 +66,12 @@ PACKAGES = {
     "report": {"predict", "fit", "analysis", "records", "models"},
     "cli": {"spec", "plan", "testbed", "run", "records", "models", "analysis", "fit", "predict", "report"},
 }
-SHARED = {"bounded", "errors", "runfolder"}
+SHARED = {"bounded", "errors", "program", "runfolder"}
 # What a report must not import, because it would compute with it.
 COMPUTES = {"numpy", "scipy", "statistics", "pandas", "statsmodels", "hdrh", "pydoe", "subprocess"}
 MODELS_MAY_USE = {"numpy", "scipy"}
 # The limits of files that are read need the standard library only.
-MODELS_OF_THE_LAB = ("waylab.models", "waylab.bounded")
+MODELS_OF_THE_LAB = ("waylab.models", "waylab.bounded", "waylab.program")
 SLOW_TO_LOAD = {"statsmodels", "pandas", "pydoe"}
 STATISTICS_MAY_USE = MODELS_MAY_USE | SLOW_TO_LOAD
 STANDARD_LIBRARY = {
@@ -92,7 +92,7 @@ STANDARD_LIBRARY = {
 }
 # The only model that runs a program of this project, and may import what it needs for that.
 SIMULATE = Path("waylab/models/simulate.py")
-SIMULATE_MAY_USE = {"os", "shutil", "subprocess", "tempfile"}
+SIMULATE_MAY_USE = {"subprocess", "tempfile"}
 
 # The files of systems. What others may use, their folders hand on.
 SYSTEM_FILES = {path.stem for path in (ROOT / "waylab/spec/systems").glob("[a-z]*.py")}

@@ -80,7 +80,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise UnreadableError(_TOO_DEEP) from None
     except ValueError as error:
         # An integer of thousands of digits, or a date that does not exist.
-        raise UnreadableError(f"not TOML: {error}") from None
+        raise UnreadableError(f"not TOML: {_reason(error)}") from None
 
 
 def read_json(path: Path) -> Any:
@@ -98,7 +98,13 @@ def read_json(path: Path) -> Any:
     except UnreadableError:
         raise
     except ValueError as error:
-        raise UnreadableError(f"is not JSON: {error}") from None
+        raise UnreadableError(f"is not JSON: {_reason(error)}") from None
+
+
+def _reason(error: ValueError) -> str:
+    """Return the parser's reason. For a long integer, it is advice for programmers of Python."""
+    text = str(error)
+    return "a number has thousands of digits" if "integer string conversion" in text else text
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:

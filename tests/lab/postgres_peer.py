@@ -5,8 +5,8 @@ import os
 import pytest
 
 from waylab.errors import LabError
+from waylab.program import find_waystage
 from waylab.testbed.postgres import PostgresPrograms, find_postgres
-from waylab.testbed.programs import find_waystage
 
 
 def postgres_or_skip(pgbench: bool = False) -> PostgresPrograms:

@@ -7,8 +7,8 @@ import pytest
 from test_end_to_end import SPEC
 
 from waylab.cli import main
+from waylab.program import find_waystage
 from waylab.testbed import processes
-from waylab.testbed.programs import find_waystage
 
 # One short trial of each side in each of six blocks.
 SHORT = {

@@ -13,11 +13,11 @@ from waylab.analysis.statistics import paired_ratio
 from waylab.cli import main
 from waylab.cli.interrupt import Interrupt
 from waylab.cli.noise import measure_noise
+from waylab.program import find_waystage
 from waylab.report.page.content import read_content
 from waylab.report.sample import FIGURES_MAX, _beside, deciding_figures
 from waylab.report.tables.result import result_columns
 from waylab.runfolder.analysis import FindingResult, PublishedResults
-from waylab.testbed.programs import find_waystage
 
 BYTES_MAX = 150_000
 

@@ -8,7 +8,7 @@ import pytest
 
 from waylab.analysis import read_analysis
 from waylab.predict import read_predictions
-from waylab.testbed.programs import find_waystage
+from waylab.program import find_waystage
 
 SPEC = """
 name = "end-to-end"

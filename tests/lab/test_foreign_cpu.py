@@ -23,6 +23,7 @@ from waylab.runfolder.files import read_run
 from waylab.runfolder.load import LoadCpu
 from waylab.runfolder.trial import CpuAccounting
 from waylab.runfolder.trial_numbers import MachineUse
+from waylab.testbed.processes import Process
 
 WITHIN = CpuAccounting(interrupts_in_processes=True, steal_in_processes=False)
 APART = CpuAccounting(interrupts_in_processes=False, steal_in_processes=False)
@@ -143,10 +144,16 @@ def test_the_options_of_the_kernel_say_what_a_process_is_charged(tmp_path):
 
 
 class NoHosts:
-    """A testbed without hosts of its own."""
+    """A testbed without hosts of its own, whose links may be emulated by programs."""
+
+    def __init__(self, programs=()):
+        self.programs = list(programs)
 
     def counters(self):
         return []
+
+    def link_programs(self):
+        return self.programs
 
 
 def spent_by(pid: int) -> float:
@@ -190,6 +197,36 @@ def test_a_busy_stranger_is_seen_beside_our_own_loopback_load(tmp_path):
     assert found.foreign_share >= used_s / capacity_s - 0.05
     if all_s > 0:
         assert found.foreign_share == pytest.approx((all_s - ours_s) / capacity_s, abs=0.05)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_the_programs_that_emulate_links_are_no_strangers(tmp_path):
+    """A busy program beside a trial is ours if it emulates a link, and a stranger otherwise."""
+    nothing = LoadCpu(user_s=0.0, system_s=0.0, share=0.0)
+    shares = {}
+    busy = Process("link-server-1", [sys.executable, "-c", "while True: pass"], tmp_path)
+    try:
+        for name, programs in (("stranger", []), ("link", [busy])):
+            directory = tmp_path / name
+            directory.mkdir()
+            with Telemetry(directory, [], NoHosts(programs)) as telemetry:
+                start_ns, before_s = time.monotonic_ns(), spent_by(busy.pid)
+                for _ in range(12):
+                    time.sleep(0.25)
+                    telemetry.sample()
+                used_s, window_ns = spent_by(busy.pid) - before_s, (start_ns, time.monotonic_ns())
+                telemetry.sample()
+            capacity_s = (window_ns[1] - window_ns[0]) * 1e-9 * os.cpu_count()
+            found = cpu_use(directory, nothing, window_ns, 1, cpu_accounting())
+            # What other strangers take is in both.
+            shares[name] = used_s / capacity_s, found.foreign_share, found.machine
+    finally:
+        busy.stop()
+    used, seen, _ = shares["stranger"]
+    assert used > 0.1 and seen >= used - 0.05
+    used, seen, machine = shares["link"]
+    strangers = (machine.capacity_s - machine.idle_s) / machine.capacity_s - used
+    assert used > 0.1 and seen == pytest.approx(strangers, abs=0.05)
 
 
 def test_a_report_never_says_that_loosened_gates_were_passed_as_they_are(spec_path, fake, tmp_path):

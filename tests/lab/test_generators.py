@@ -115,3 +115,16 @@ def test_a_connected_generator_is_paused_and_one_that_exits_is_an_error(tmp_path
         early.stop()
         failing.stop()
     assert not early.killed
+
+
+def test_the_time_to_connect_is_on_the_time_scale(tmp_path, monkeypatch):
+    """216 clients of a host that is 57 ms away connect in 25 s, one after the other."""
+    monkeypatch.setattr("waylab.testbed.processes.READY_WITHIN_S", 0.1)
+    script = "import socket, time; time.sleep(0.4); kept = socket.socket(); time.sleep(60)"
+    slow = Process("slow", [sys.executable, "-c", script], tmp_path)
+    try:
+        with pytest.raises(TestbedError, match=r"slow: not connected within 0\.1 s"):
+            pause_when_connected([(slow, 1)])
+        pause_when_connected([(slow, 1)], time_scale=100)
+    finally:
+        slow.stop()

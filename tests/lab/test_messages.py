@@ -11,6 +11,7 @@ from waylab.analysis import analyse
 from waylab.errors import LabError
 from waylab.plan import make_plan
 from waylab.predict import predict
+from waylab.program import find_waystage
 from waylab.records.reader import OPERATIONS, read_records
 from waylab.report.page.content import read_content
 from waylab.report.page.database import database_section
@@ -23,7 +24,6 @@ from waylab.runfolder.load import LoadSummary
 from waylab.runfolder.paths import trial_directory
 from waylab.spec import Assignment, Load, Messages, Spec, System, read_spec
 from waylab.testbed import Programs, Testbed, canned, pgbench, pgbench_log, running_system
-from waylab.testbed.programs import find_waystage
 
 HEAD = 'question = "q"\nhypothesis = "h"\nrefuted_by = [{ metric = "failed_trials", above = 0 }]\n'
 LOOSE = "[gates]\n" + "\n".join(

@@ -21,12 +21,12 @@ from waylab.analysis import analyse
 from waylab.cli.block_rule import TrialJudge
 from waylab.errors import LabError
 from waylab.plan import make_plan
+from waylab.program import find_waystage
 from waylab.run import campaign as campaign_module
 from waylab.run import create_run, resume_run
 from waylab.run import trial as trial_module
 from waylab.runfolder.files import read_run, read_stopping
 from waylab.spec import read_spec
-from waylab.testbed.programs import find_waystage
 from waylab.testbed.requirements import check_capacity
 
 SPEC = """

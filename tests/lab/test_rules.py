@@ -165,7 +165,7 @@ def test_too_few_blocks_for_the_model_raise_one_line(tmp_path):
     rest = "[factors]\nreplicas = [1, 3]\n[design]\nblocks = 2\n"
     with pytest.raises(LabError) as caught:
         read(tmp_path, RATIO + "below = 1", rest)
-    assert "design.blocks = 2: 2 blocks of 2 configurations cannot decide" in str(caught.value)
+    assert "design.blocks = 2: too few to decide this comparison of 2 configurations" in str(caught.value)
     assert "at least 3" in str(caught.value) and "\n" not in str(caught.value)
     assert read(tmp_path, RATIO + "below = 1", rest.replace("= 2\n", "= 3\n"))
     # A rule about the trials themselves needs no model.

@@ -13,7 +13,7 @@ from waylab.cli.study.runs import StudyRun
 from waylab.errors import LabError
 from waylab.plan import make_plan
 from waylab.spec import QUICK, read_spec, read_study, write_specs
-from waylab.spec.study import toml_text
+from waylab.spec.study import calibration_spec, toml_text
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 STUDIES = sorted((EXPERIMENTS / "studies").glob("*.toml"))
@@ -35,6 +35,23 @@ def test_the_specifications_of_a_study_are_valid_and_not_too_long(path, tmp_path
         specs = [read_spec(one, scale) for one in written.values()]
         assert duration_s(tmp_path, scale) <= longest_s
         assert all(spec.testbed.time_scale > 1 and not spec.testbed.oversubscribe for spec in specs)
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_the_calibration_of_a_study_is_one_configuration_of_its_hosts(path, tmp_path):
+    study = read_study(path)
+    if study.calibration is None:
+        assert "cores" not in path.read_text() or path.stem.startswith("c18"), "links are the limit of c18"
+        return
+    content = calibration_spec(study, study.calibration, 0.4)
+    (tmp_path / "calibration.toml").write_text(toml_text(content))
+    for scale in (QUICK, "full"):
+        spec = read_spec(tmp_path / "calibration.toml", scale)
+        trials = make_plan(spec).trials
+        assert [trial.block for trial in trials] == [1, 2, 3] and len(
+            {one.configuration for one in trials}
+        ) == 1
+        assert spec.testbed.hosts[study.calibration.host].cores == 0.4
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
@@ -231,14 +248,28 @@ def test_changed_findings_are_judged_without_new_trials(fake, tmp_path, capsys):
     study(one_experiment(tmp_path, "1.0"), results)
     before = {path: path.stat().st_mtime_ns for path in results.rglob("trial.json")}
     page = results / "small-full" / "findings.md"
-    assert before and "| 1.0000 |" in page.read_text()
+    assert before and "| More clients, more work. | 1 | " in page.read_text()
     path = one_experiment(tmp_path, "77.0")
     capsys.readouterr()
     assert study(path, results, "--findings", "--document", str(tmp_path / "pages")) == 0
     assert before == {path: path.stat().st_mtime_ns for path in results.rglob("trial.json")}
     document = (tmp_path / "pages" / "small.md").read_text()
-    assert "| 77.0000 |" in document
-    assert "[small](small.md)" in (tmp_path / "pages" / "README.md").read_text()
+    assert "| 77 |" in document
+    readme = tmp_path / "pages" / "README.md"
+    title = document.splitlines()[0].removeprefix("# ")
+    (row,) = [
+        line for line in readme.read_text().splitlines() if line.startswith(f"| [{title}](small.md) | 1 |")
+    ]
+    (counts,) = [line for line in document.splitlines() if " findings: 1 " in line]
+    verdict = counts.split(" findings: 1 ")[1].split(".")[0]
+    columns = ["reproduced", "contradicted", "undecided", "not run"]
+    cells = ["1" if column == verdict else "–" for column in columns]
+    assert row.endswith("| " + " | ".join(cells) + " |")
+    # Text around the table stays, and its rows are written again.
+    table = readme.read_text().partition("pages.")[2].strip()
+    readme.write_text(f"# Own\n\nBefore.\n\n{table.replace(row, row.replace('| 1 |', '| 9 |'))}\n\nAfter.\n")
+    assert study(path, results, "--findings", "--document", str(tmp_path / "pages")) == 0
+    assert readme.read_text() == f"# Own\n\nBefore.\n\n{table}\n\nAfter.\n"
 
 
 def test_more_blocks_are_added_to_the_runs_that_exist(fake, tmp_path, capsys):

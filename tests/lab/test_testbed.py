@@ -38,7 +38,7 @@ def test_the_error_lists_the_searched_paths(monkeypatch, tmp_path):
     monkeypatch.delenv("WAYSTAGE_BIN")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("waylab.testbed.programs._PACKAGE", tmp_path / "a" / "waylab")
+    monkeypatch.setattr("waylab.program._PACKAGE", tmp_path / "a" / "waylab")
     with pytest.raises(LabError, match=r"make build.*target/release/waystage.*PATH"):
         find_programs(set())
 

@@ -9,11 +9,11 @@ from synthetic import Truth, write_trial
 
 from waylab.analysis import analyse
 from waylab.plan import make_plan, trial_as_dict
+from waylab.program import find_waystage
 from waylab.run import create_run
 from waylab.runfolder.files import read_run
 from waylab.spec import mean_size_bytes, mean_time_s, read_spec
 from waylab.testbed.generators import generators, key_and_pace_options, value_options
-from waylab.testbed.programs import find_waystage
 
 SIZES = [
     "128",

@@ -8,7 +8,7 @@ import pytest
 
 from waylab.cli.main import main
 from waylab.models import ClosedMMc, ModelError, read_network
-from waylab.models.simulate import find_program
+from waylab.program import find_waystage
 
 GOOD = {
     "format": "waystage-model/1",
@@ -80,7 +80,7 @@ def test_both_readers_refuse_it(tmp_path, place, value, line):
         read_network(path)
     assert line in str(refused.value)
     done = subprocess.run(
-        [str(find_program()), "simulate", str(path)], capture_output=True, text=True, check=False, timeout=60
+        [str(find_waystage()), "simulate", str(path)], capture_output=True, text=True, check=False, timeout=60
     )
     assert done.returncode == 1 and line in done.stderr and len(done.stderr.splitlines()) == 1
 

@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from waylab.errors import LabError
 from waylab.models.description import Fork, JobClass, Pool, Route, Station
 from waylab.models.errors import ModelError, UnstableError
 from waylab.models.network import Network, closed_network, open_network
 from waylab.models.network_file import network_from_dict, write_network
 from waylab.models.service import Service
-from waylab.models.simulate import find_program, simulate
+from waylab.models.simulate import simulate
 from waylab.records import read_records
 
 ROOT = Path(__file__).parents[2]
@@ -183,11 +184,12 @@ def test_a_share_beyond_the_table_is_refused():
 
 
 def test_a_missing_program_raises_one_line(tmp_path, monkeypatch):
-    with pytest.raises(ModelError, match="not found; run `make build` or set WAYSTAGE_BIN"):
-        find_program(tmp_path / "waystage")
+    network = open_network({"s": 1.0}, 0.5)
+    with pytest.raises(ModelError, match="cannot be started: No such file"):
+        simulate(network, program=tmp_path / "waystage")
     monkeypatch.setenv("WAYSTAGE_BIN", str(tmp_path))
-    with pytest.raises(ModelError, match="not found"):
-        find_program()
+    with pytest.raises(LabError, match="not a program; build it with `make build`"):
+        simulate(network)
     # Another program of that name.
     other = tmp_path / "waystage"
     other.write_text('#!/bin/sh\necho \'{"format": "other/1"}\'\n')

@@ -5,8 +5,6 @@ The only part of the models that starts a process.
 
 import json
 import math
-import os
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -21,6 +19,7 @@ from waylab.models.errors import ModelError, UnstableError
 from waylab.models.network import Network
 from waylab.models.network_file import network_as_dict
 from waylab.models.result import Result
+from waylab.program import find_waystage
 
 Array = NDArray[np.float64]
 _FORMAT = "waystage-simulation/1"
@@ -78,7 +77,8 @@ def simulate(  # noqa: PLR0913 - keywords, each a flag of the program
     The same seed gives the same result with any number of `threads`. Every feature of the description is simulated.
 
     Raises:
-        ModelError: when the program is not found, or when it rejects the model or a setting; the message is its line.
+        LabError: when the program is not found, or when an untrusted user could have put it there.
+        ModelError: when it rejects the model or a setting; the message is its line.
         UnstableError: when arrivals at a station exceed its capacity.
     """
     arguments = ["--seed", seed, "--replications", replications, "--json"]
@@ -92,27 +92,8 @@ def simulate(  # noqa: PLR0913 - keywords, each a flag of the program
         path = Path(folder) / "model.json"
         described = network_as_dict(network) | ({"stamps": dict(stamps)} if stamps else {})
         path.write_text(json.dumps(described), encoding="utf-8")
-        content = _run(find_program(program), path, [str(argument) for argument in arguments])
+        content = _run(program or find_waystage(), path, [str(argument) for argument in arguments])
     return result_from_simulation(network, content)
-
-
-def find_program(program: Path | None = None) -> Path:
-    """Look for `waystage`: as given, the variable WAYSTAGE_BIN, the build folders beside this package, then PATH.
-
-    Raises:
-        ModelError: names the paths that were searched.
-    """
-    given = program or os.environ.get("WAYSTAGE_BIN")
-    root = Path(__file__).resolve().parents[2]
-    built = [root / "target" / kind / "waystage" for kind in ("release", "debug")]
-    for candidate in [Path(given)] if given else built:
-        if candidate.is_file() and os.access(candidate, os.X_OK):
-            return candidate
-    found = None if given else shutil.which("waystage")
-    if found:
-        return Path(found)
-    looked = given or ", ".join([*map(str, built), "PATH"])
-    raise ModelError("waystage", f"not found; run `make build` or set WAYSTAGE_BIN (looked at {looked})")
 
 
 def _run(program: Path, model: Path, arguments: Sequence[str]) -> dict[str, Any]:

@@ -10,14 +10,20 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from waylab.predict import bounds, left_out_errors, model_differences, response_law
+from waylab.predict import (
+    bounds,
+    left_out_errors,
+    model_differences,
+    response_law,
+    two_class_predictions,
+)
 from waylab.report.page.content import Content, read_content
 from waylab.report.page.numbers import NONE
 from waylab.report.page.published import unit_of
 from waylab.report.page.reliance import failures
 from waylab.report.sample import deciding_figures
 from waylab.report.study.configurations import configurations_page, law_sentence
-from waylab.report.study.models import models_section
+from waylab.report.study.models import models_section, two_class_section
 from waylab.report.study.precision import precision_section, precision_sentence
 from waylab.runfolder import paths
 from waylab.runfolder.analysis import FindingResult, PublishedResults
@@ -50,14 +56,23 @@ class ExperimentFindings:
         return self.published.findings if self.published else []
 
 
-def write_findings(experiments: Sequence[ExperimentFindings], page: Path, title: str, command: str) -> Path:
-    """Write the page of a study, and the deciding figure of each experiment beside it; return the page's path."""
+def write_findings(
+    experiments: Sequence[ExperimentFindings], page: Path, title: str, command: str, calibrated: str = ""
+) -> Path:
+    """Write the page of a study, and the deciding figure of each experiment beside it; return the page's path.
+
+    `calibrated` is the sentence about the calibration of a host.
+    """
     lines = [f"# {title}", "", f"{counted(experiments)} Written by:", "", "```", command, "```", ""]
+    lines += [calibrated, ""] if calibrated else []
     lines += _summary(experiments)
     for one in experiments:
         lines += _experiment(one, page)
     lines += models_section(
         [(one.name, errors) for one in experiments for errors in left_out_errors(one.directories)]
+    )
+    lines += two_class_section(
+        [(one.name, found) for one in experiments for found in two_class_predictions(one.directories)]
     )
     lines += precision_section(
         [
@@ -73,17 +88,41 @@ def write_findings(experiments: Sequence[ExperimentFindings], page: Path, title:
 
 
 def write_list(folder: Path) -> Path:
-    """Write the list of all pages of a folder with their counts; return its path."""
-    rows = []
+    """Write the table of all pages of a folder with their counts into its README.md; return its path.
+
+    If the file exists and has the table, the text around it stays.
+    """
+    verdicts = list(VERDICTS.values())
+    table = [
+        "| " + " | ".join(("study", "findings", *verdicts)) + " |",
+        "|---|---:" + "|---:" * len(verdicts) + "|",
+    ]
     for page in sorted(folder.glob("*.md")):
         lines = page.read_text(encoding="utf-8").splitlines()
-        counts = [line.split(" Written by")[0] for line in lines if _COUNTED in line]
+        counts = [line.split(" Written by")[0].rstrip(".") for line in lines if _COUNTED in line]
         if page.name != "README.md" and counts:
-            rows.append(f"| [{page.stem}]({page.name}) | {lines[0].removeprefix('# ')} | {counts[0]} |")
-    head = ["# Findings of the published studies", "", "`waylab study --document` writes these pages.", ""]
-    text = "\n".join([*head, "| page | study | result |", "|---|---|---|", *rows, ""])
-    write_bytes(folder / "README.md", text.encode())
-    return folder / "README.md"
+            total, _, words = counts[0].partition(_COUNTED)
+            found = [word.partition(" ") for word in words.split(", ")]
+            by_verdict = {verdict: count for count, _, verdict in found}
+            cells = [by_verdict.get(verdict, NONE) for verdict in verdicts]
+            title = lines[0].removeprefix("# ")
+            table.append("| " + " | ".join((f"[{title}]({page.name})", total, *cells)) + " |")
+    path = folder / "README.md"
+    text = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    start = text.index(table[0]) if table[0] in text else None
+    if start is None:
+        text = [
+            "# Findings of the published studies",
+            "",
+            "`waylab study --document` writes these pages.",
+            "",
+            *table,
+        ]
+    else:
+        end = next((at for at in range(start, len(text)) if not text[at].startswith("|")), len(text))
+        text[start:end] = table
+    write_bytes(path, ("\n".join(text) + "\n").encode())
+    return path
 
 
 def show_findings(experiments: Sequence[ExperimentFindings], console: Console) -> None:

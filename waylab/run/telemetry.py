@@ -58,7 +58,7 @@ class Telemetry:
         self._hosts_written_s = -_HOSTS_INTERVAL_S
         self._cores = psutil.cpu_count() or 1
         self._watched = [("waylab", psutil.Process(os.getpid()))]
-        for process in processes:
+        for process in (*processes, *testbed.link_programs()):
             try:
                 self._watched.append((process.name, psutil.Process(process.pid)))
             except psutil.NoSuchProcess:

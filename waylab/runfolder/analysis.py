@@ -6,10 +6,25 @@ from waylab.runfolder.effects import Factorial
 from waylab.runfolder.headline import Headline
 from waylab.runfolder.numbers import Interval, NullArm, Percentiles, PositiveControl, Ratio, WorstLaw
 from waylab.runfolder.rules import RuleResult
-from waylab.runfolder.run import AnnouncedComparison, LoadSettings, Settings, SystemDescription, described
+from waylab.runfolder.run import (
+    AnnouncedComparison,
+    LoadSettings,
+    Settings,
+    SystemDescription,
+    check_described,
+    described,
+)
 from waylab.runfolder.stopping import Stopping
 from waylab.runfolder.trial import TestbedFacts
-from waylab.runfolder.trial_numbers import AnalysedTrial, OperationStages, ProxyView, QueueLength, ServerView
+from waylab.runfolder.trial_numbers import (
+    STAGES,
+    TOTAL,
+    AnalysedTrial,
+    OperationStages,
+    ProxyView,
+    QueueLength,
+    ServerView,
+)
 
 
 class Place(Struct, frozen=True, kw_only=True):
@@ -108,6 +123,13 @@ class Configuration(Struct, frozen=True, kw_only=True):
     stages: dict[str, OperationStages[Interval]]  # by operation, `all` first
     proxy_view: ProxyView[Interval] | None  # null without records of both sides
     server_view: ServerView[Interval] | None  # null without records of both sides
+
+    def __post_init__(self) -> None:
+        """Check the description, and the names of the stages."""
+        check_described(self.system)
+        for operation, found in self.stages.items():
+            if set(found.stages) != {*STAGES, TOTAL}:
+                raise ValueError(f"stages.{operation} must have exactly {' '.join((*STAGES, TOTAL))}")
 
     @property
     def description(self) -> SystemDescription:
@@ -265,3 +287,9 @@ class Analysis(Struct, frozen=True, kw_only=True):
     answer: list[str] = field(default_factory=list)  # the announced comparisons in words that name the levels
     families: list[Family] = field(default_factory=list)  # tests that are judged together
     facts: list[str] = field(default_factory=list)  # what was measured, in sentences
+
+    def __post_init__(self) -> None:
+        """Check that each announced comparison of two levels has its sentence, once they are written."""
+        effects = sum(one.role == "effect" for one in self.comparisons)
+        if self.answer and len(self.answer) != effects:
+            raise ValueError(f"answer has {len(self.answer)} sentences for {effects} announced comparisons")

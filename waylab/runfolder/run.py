@@ -172,11 +172,8 @@ class ExperimentSpec(Struct, frozen=True, kw_only=True):
     report: ReportSettings  # options of the report
 
     def __post_init__(self) -> None:
-        """Check the description, which stands among settings that depend on the system."""
-        try:
-            described(self.system)
-        except (KeyError, ValidationError) as error:
-            raise ValueError(f"system.description: {error}") from None
+        """Check the description."""
+        check_described(self.system)
 
     @property
     def description(self) -> SystemDescription:
@@ -235,8 +232,9 @@ class PlannedTrial(Struct, frozen=True, kw_only=True):
     time_scale: float = 1.0  # seconds of this trial for one second of the described hosts
 
     def __post_init__(self) -> None:
-        """Check the name of the trial's folder."""
+        """Check the name of the trial's folder, and the description."""
         check_file_name(self.id)
+        check_described(self.system)
 
     @property
     def description(self) -> SystemDescription:
@@ -274,6 +272,14 @@ def check_file_name(name: str) -> None:
 def described(system: Settings) -> SystemDescription:
     """Return the description that stands among the settings of a system."""
     return convert(system["description"], SystemDescription)
+
+
+def check_described(system: Settings) -> None:
+    """Raise ValueError unless the settings of a system, which no type describes, have a correct description."""
+    try:
+        described(system)
+    except (KeyError, ValidationError) as error:
+        raise ValueError(f"system.description: {error}") from None
 
 
 def lookup(content: Settings, key: str) -> Any:

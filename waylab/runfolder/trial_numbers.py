@@ -6,6 +6,11 @@ from msgspec import Struct, field
 
 from waylab.runfolder.numbers import Interval, Law, Percentiles
 
+# The intervals of a request in a program that writes stamps, in the order in which it passes them.
+STAGES = ("parse", "route", "admit", "queue", "send", "backend", "reply")
+# Their sum stands behind them under this name.
+TOTAL = "total"
+
 # One number of a trial, or its mean over the trials of a configuration.
 Number = TypeVar("Number", float, Interval)
 

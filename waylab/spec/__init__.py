@@ -19,12 +19,21 @@ from waylab.spec.schema import (
     StoppingSettings,
 )
 from waylab.spec.settings import Backends, Database, Load, Messages, Proxy
-from waylab.spec.study import Study, read_study, toml_text, with_changes, write_specs
+from waylab.spec.study import (
+    CALIBRATION,
+    Study,
+    calibration_spec,
+    read_study,
+    toml_text,
+    with_changes,
+    write_specs,
+)
 from waylab.spec.systems import System, SystemUnderTest
 from waylab.spec.time_scale import at_time_scale
 from waylab.spec.variates import mean_size_bytes, mean_time_s
 
 __all__ = [
+    "CALIBRATION",
     "FULL",
     "PROFILES",
     "QUICK",
@@ -53,6 +62,7 @@ __all__ = [
     "apply_level",
     "at_scale",
     "at_time_scale",
+    "calibration_spec",
     "configurations",
     "matches",
     "mean_of_variate_s",

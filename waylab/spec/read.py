@@ -227,8 +227,8 @@ def _check_rules(spec: Spec, combinations: list[Labels]) -> None:
         need = blocks_for_contrasts(count)
         if blocks < need:
             raise ValueError(
-                f"{where}: design.blocks = {blocks}: {blocks} blocks of {count} configurations cannot decide "
-                f"this comparison; it takes at least {need}"
+                f"{where}: design.blocks = {blocks}: too few to decide this comparison of {count} configurations; "
+                f"it takes at least {need}"
             )
 
 

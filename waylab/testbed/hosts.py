@@ -104,6 +104,10 @@ class Testbed:
         """Return the counters of every host; none for this machine."""
         return []
 
+    def link_programs(self) -> list[Process]:
+        """Return the programs that emulate links, whose CPU time is the testbed's; none for this machine."""
+        return []
+
 
 def _free_port(address: str) -> int:
     with socket.socket() as probe:

@@ -197,13 +197,15 @@ class Process:
             os.killpg(self._child.pid, number)
 
 
-def pause_when_connected(wanted: list[tuple[Process, int]]) -> None:
+def pause_when_connected(wanted: list[tuple[Process, int]], time_scale: float = 1.0) -> None:
     """Pause each process as soon as it has the given number of sockets; return when all are paused.
 
     Raises:
-        TestbedError: if a process exits first or does not connect in time.
+        TestbedError: if a process exits first or does not connect in time. A generator connects one client after the
+            other, and the delays of the links are multiplied by the time scale: so is the time to wait.
     """
-    deadline = time.monotonic() + READY_WITHIN_S
+    within_s = READY_WITHIN_S * time_scale
+    deadline = time.monotonic() + within_s
     waiting = list(wanted)
     while waiting:
         for process, sockets in list(waiting):
@@ -216,7 +218,7 @@ def pause_when_connected(wanted: list[tuple[Process, int]]) -> None:
                 )
         if waiting and time.monotonic() > deadline:
             names = ", ".join(process.name for process, _ in waiting)
-            raise TestbedError(f"{names}: not connected within {READY_WITHIN_S:g} s")
+            raise TestbedError(f"{names}: not connected within {within_s:g} s")
         time.sleep(_CONNECTED_POLL_S)
 
 

@@ -3,23 +3,27 @@
 import argparse
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from waylab.cli.block_rule import TrialJudge
 from waylab.cli.commands import conclude, minutes, run_campaign
+from waylab.cli.study.calibration import calibrate
 from waylab.cli.study.runs import Experiment, StudyRun, missing_run, read_experiment
 from waylab.errors import LabError
 from waylab.report import ExperimentFindings, show_findings, write_findings, write_list
 from waylab.run import create_run, resume_run
 from waylab.runfolder import paths
-from waylab.spec import QUICK, Study, read_study, with_changes, write_specs
+from waylab.spec import CALIBRATION, QUICK, Study, read_study, with_changes, write_specs
 from waylab.testbed import Machine, check_requirements
 
 _SPECS = "specs"
+_NOT_CALIBRATED = "The calibration is not measured yet: the hosts have the cores of the study's file."
 # The run that is missing of each experiment, with the file of its specification.
 _Added = dict[str, tuple[Path, StudyRun] | None]
 
@@ -48,11 +52,22 @@ def _study(arguments: argparse.Namespace, study: Study, path: Path) -> int:
     folder = arguments.results / "-".join(
         [study.name, arguments.scale, *([f"x{arguments.time_scale:g}"] if arguments.time_scale else [])]
     )
-    specs = write_specs(study, folder / _SPECS)
     # Every specification is read before anything runs.
-    experiments = _read(specs, folder, arguments.scale)
+    _read(write_specs(study, folder / _SPECS), folder, arguments.scale)
     console = Console(highlight=False)
+    log = Console(stderr=True, highlight=False)
     code = 0
+    calibrated = calibrate(
+        study,
+        folder / _SPECS,
+        arguments.scale,
+        None if arguments.plan or arguments.findings else partial(_calibration_run, arguments, folder, log),
+    )
+    if calibrated.said or calibrated.missing:
+        console.print(calibrated.said or _NOT_CALIBRATED, soft_wrap=True)
+    study = calibrated.study
+    specs = write_specs(study, folder / _SPECS)
+    experiments = _read(specs, folder, arguments.scale)
     if not arguments.findings:
         added = {
             name: missing_run(one, arguments.blocks, folder / _SPECS) for name, one in experiments.items()
@@ -60,7 +75,6 @@ def _study(arguments: argparse.Namespace, study: Study, path: Path) -> int:
         _show_plan(study, experiments, added, folder, console)
         if arguments.plan:
             return 0
-        log = Console(stderr=True, highlight=False)
         for number, (name, one) in enumerate(experiments.items(), 1):
             log.print(f"[bold]{name}[/bold], experiment {number} of {len(experiments)}", soft_wrap=True)
             code = max(code, _run_missing(arguments, one, added[name], folder, log))
@@ -69,8 +83,16 @@ def _study(arguments: argparse.Namespace, study: Study, path: Path) -> int:
         ExperimentFindings(name, one.directories(), one.findings(), name in study.controls)
         for name, one in experiments.items()
     ]
-    _write(arguments, study, path, folder, found, console)
+    _write(arguments, study, path, folder, found, console, calibrated.said)
     return code
+
+
+def _calibration_run(
+    arguments: argparse.Namespace, folder: Path, log: Console, experiment: Experiment
+) -> None:
+    """Measure what is missing of a calibration."""
+    log.print(f"[bold]{CALIBRATION}[/bold]: {escape(experiment.spec.question)}", soft_wrap=True)
+    _run_missing(arguments, experiment, missing_run(experiment, None, folder / _SPECS), folder, log)
 
 
 def _read(specs: dict[str, Path], folder: Path, scale: str) -> dict[str, Experiment]:
@@ -121,15 +143,17 @@ def _write(
     folder: Path,
     found: Sequence[ExperimentFindings],
     console: Console,
+    calibrated: str,
 ) -> None:
     scale = " --quick" if arguments.scale == QUICK else ""
     scale += f" --time-scale {arguments.time_scale:g}" if arguments.time_scale else ""
     command = f"waylab study {path}{scale}"
     show_findings(found, console)
-    pages = [write_findings(found, folder / "findings.md", study.title, command)]
+    pages = [write_findings(found, folder / "findings.md", study.title, command, calibrated)]
     if arguments.document:
         command = f"{command} --document {arguments.document}"
-        pages.append(write_findings(found, arguments.document / f"{study.name}.md", study.title, command))
+        page = arguments.document / f"{study.name}.md"
+        pages.append(write_findings(found, page, study.title, command, calibrated))
         pages.append(write_list(arguments.document))
     for page in pages:
         console.print(f"{page}", soft_wrap=True)

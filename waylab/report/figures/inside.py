@@ -18,8 +18,9 @@ from waylab.report.figures.rows import Row, distinct, ratio_columns
 from waylab.report.figures.stacked import Unit, stacked
 from waylab.report.page.content import Content
 from waylab.report.tables.difference import comparison_name
+from waylab.runfolder.trial_numbers import STAGES, TOTAL
 
-_STAGES = "parse route admit queue send backend reply".split()
+_STAGES = list(STAGES)
 _ROLES = ["load", "proxy", "backends", "messages", "database"]
 
 
@@ -44,7 +45,7 @@ def stage_times(content: Content) -> list[Figure]:
         {
             "x": c.x,
             "series": c.series,
-            "mean_ns": c.stages["all"].stages["total"].mean_ns.mean,
+            "mean_ns": c.stages["all"].stages[TOTAL].mean_ns.mean,
         }
         for c in content.configurations
         if "all" in c.stages

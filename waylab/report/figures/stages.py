@@ -6,8 +6,9 @@ from waylab.report.figures import style
 from waylab.report.figures.figure import LOG, Figure, busiest, pick, values
 from waylab.report.figures.rows import Row, distinct
 from waylab.report.page.content import Content
+from waylab.runfolder.trial_numbers import STAGES, TOTAL
 
-_STAGES = "parse route admit queue send backend reply total".split()
+_STAGES = [*STAGES, TOTAL]
 _KEYS = ("p5_ns", "p25_ns", "p50_ns", "p75_ns", "p95_ns")
 # A logarithm has no place for zero: what is shorter stands here.
 _SHORTEST_US = 0.01
@@ -28,7 +29,6 @@ def stage_distribution(content: Content) -> Figure | None:
         for operation in content.operations_with_stages
         if operation in c.stages
         for stage, times in c.stages[operation].stages.items()
-        if stage in _STAGES
     ]
     if not rows:
         return None

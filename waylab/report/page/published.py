@@ -4,10 +4,10 @@ from collections.abc import Callable
 from html import escape
 
 from waylab.report.page.content import Content
-from waylab.report.page.numbers import NONE, percent_text, rate_text, ratio_text, shown
+from waylab.report.page.numbers import NONE, percent_text, rate_text, shown
 from waylab.report.tables.table import table
 from waylab.runfolder.analysis import FindingResult
-from waylab.runfolder.words import labels_text
+from waylab.runfolder.words import labels_text, number_text
 
 _MARKS = {
     "yes": '<span class="pass">✓ yes</span>',
@@ -20,7 +20,6 @@ _UNITS: dict[str, Callable[[float], str]] = {
     "link": percent_text,
     "effect": percent_text,
     "plateau": rate_text,
-    "value": rate_text,
 }
 
 
@@ -48,7 +47,7 @@ def published_section(content: Content) -> str:
 
 def unit_of(finding: FindingResult) -> Callable[[float], str]:
     """Return how the numbers of a finding are written."""
-    return _UNITS.get(finding.kind, ratio_text)
+    return _UNITS.get(finding.kind, number_text)
 
 
 def _row(finding: FindingResult) -> list[str]:

@@ -40,7 +40,7 @@ def comparisons(content: Content) -> list[RuleLine]:
     known = [_contrast(rule.metric, rule.of, rule.to) for rule in content.analysis.rules]
     return [
         RuleLine(one.verdict, said)
-        for one, said in zip(announced, content.analysis.answer, strict=True)
+        for one, said in zip(announced, content.analysis.answer, strict=False)
         if _contrast(one.metric, {one.factor: [one.candidate]}, {one.factor: [one.baseline]}) not in known
     ]
 

@@ -1,8 +1,8 @@
-"""The models of the published studies with their errors on our data, beside those of this project."""
+"""The models of the published studies with their errors on our data, beside the same with their mistakes corrected."""
 
 from collections.abc import Iterator, Sequence
 
-from waylab.predict import LeftOutErrors
+from waylab.predict import LeftOutErrors, TwoClassPrediction
 from waylab.report.page.numbers import NONE, share_text
 
 # Model by the name that the fits give it: heading, what it is, and what it leaves out.
@@ -58,6 +58,31 @@ def models_section(errors: Sequence[tuple[str, LeftOutErrors]]) -> Iterator[str]
     yield ""
     yield from ["| model | what it is | what it leaves out |", "|---|---|---|"]
     yield from (f"| {' | '.join(_MODELS[name])} |" for name in names)
+    yield ""
+
+
+def two_class_section(predictions: Sequence[tuple[str, TwoClassPrediction]]) -> Iterator[str]:
+    """Yield the table of A16's network, as in the study and with drawn operations; with the name of the experiment."""
+    if not predictions:
+        return
+    yield from ["## The closed network of A16 with our measurements", ""]
+    yield (
+        "The model has a delay for the network, a balancer, and for each server a station for its readers and one "
+        "for its writer, with the mean times of the stages. In the study, GETs and SETs are two fixed populations. "
+        "With one population, each client draws its next operation. A cell has the differences of both from the "
+        "measurement: two populations / one population. A configuration with its own times is a description, and no "
+        "prediction."
+    )
+    yield ""
+    yield "| experiment | times of | configuration | throughput | GET, response | SET, response |"
+    yield "|---|---|---|---:|---:|---:|"
+    for experiment, one in predictions:
+        source = "its own" if one.learned_from == one.predicted else one.learned_from
+        cells = (
+            f"{100 * getattr(one.fixed, name):+.0f} % / {100 * getattr(one.drawn, name):+.0f} %"
+            for name in ("throughput", "get_response", "set_response")
+        )
+        yield f"| {experiment} | {source} | {one.predicted} | " + " | ".join(cells) + " |"
     yield ""
 
 

@@ -9,9 +9,9 @@ from waylab.report.page.numbers import NONE, interval, interval_text, rate_text,
 from waylab.report.tables.table import table
 from waylab.runfolder.analysis import Operation
 from waylab.runfolder.numbers import Interval
+from waylab.runfolder.trial_numbers import STAGES, TOTAL
 
 _PERCENTS = ("50", "90", "95", "99", "99.9")
-_STAGES = "parse route admit queue send backend reply total".split()
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def stages_table(content: Content) -> str:
             if found:
                 cells = [
                     " / ".join(shown(value, time_text) for value in (times.p50_ns, times.p95_ns))
-                    for times in (found.stages[stage] for stage in _STAGES)
+                    for times in (found.stages[stage] for stage in (*STAGES, TOTAL))
                 ]
                 rows.append(
                     [
@@ -140,7 +140,7 @@ def stages_table(content: Content) -> str:
                     ]
                 )
     return table(
-        ["configuration", "operation", "records", *_STAGES],
+        ["configuration", "operation", "records", *STAGES, TOTAL],
         rows,
         f"Time per stage in the {content.middle}, median / 95th percentile.",
     )

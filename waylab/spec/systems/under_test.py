@@ -9,14 +9,12 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from waylab.runfolder.run import SystemDescription
+from waylab.runfolder.trial_numbers import STAGES
 from waylab.spec.checks import one_of, setting, text
 from waylab.spec.settings import Backends, Database, Load, Messages, Proxy
 
 # Label and dotted key of the settings that drawings show, by role.
 Shown = dict[str, list[list[str]]]
-
-# The intervals of a request in a program that writes stamps, in the order in which it passes them.
-STAGES = ("parse", "route", "admit", "queue", "send", "backend", "reply")
 
 _registered: dict[str, "SystemUnderTest"] = {}
 

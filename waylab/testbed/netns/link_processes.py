@@ -82,6 +82,10 @@ class LinkProcesses:
             )
         return link_process.read_counters(self._counters_of(host))
 
+    def running(self) -> list[Process]:
+        """Return all programs."""
+        return list(self._running.values())
+
     def stop(self) -> None:
         """Stop all programs."""
         while self._running:

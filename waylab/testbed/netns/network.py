@@ -13,7 +13,7 @@ from waylab.testbed.netns import namespaces
 from waylab.testbed.netns.counters import LinkCounters, interface_counters, shaper_counters
 from waylab.testbed.netns.link_processes import QUEUE_KIB, LinkProcesses, Parts, directions
 from waylab.testbed.netns.owner import Owner
-from waylab.testbed.processes import TestbedError
+from waylab.testbed.processes import Process, TestbedError
 
 MTU_BYTES = 1500
 # Bytes that the kernel counts for a full frame: with the Ethernet header, without preamble, checksum and gap.
@@ -96,6 +96,10 @@ class EmulatedNetwork:
             if of_process := of_processes[name]:
                 counters.add_process(*of_process)
         return found
+
+    def programs(self) -> list[Process]:
+        """Return the programs that emulate links."""
+        return self._processes.running()
 
     def _create(self, name: str) -> int:
         """Make one namespace and return its descriptor."""

@@ -146,6 +146,10 @@ class NetnsTestbed(Testbed):
             )
         return found
 
+    def link_programs(self) -> list[Process]:
+        """Return the programs that emulate links."""
+        return self._network.programs()
+
     def _remove_leftovers(self) -> None:
         namespaces.remove_leftovers()
         hierarchy = cgroups.find_hierarchy()

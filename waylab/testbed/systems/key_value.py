@@ -95,10 +95,13 @@ class RunningKeyValueSystem(RunningSystem):
 class RunningProxiedSystem(RunningKeyValueSystem):
     """Backends behind proxies; a subclass starts one proxy."""
 
+    # The addresses of the servers behind the proxies.
+    servers: list[str]
+
     def start_servers(self) -> list[str]:
         """Start the servers, then the proxies, whose addresses the load uses."""
-        servers = self.start_backends()
-        return [self.start_proxy(index, servers) for index in range(self.counts["proxy"])]
+        self.servers = self.start_backends()
+        return [self.start_proxy(index, self.servers) for index in range(self.counts["proxy"])]
 
     @abstractmethod
     def start_proxy(self, index: int, servers: list[str]) -> str:

@@ -202,7 +202,7 @@ class RunningSystem(ABC):
         wanted = [generator.clients * of_a_client for generator in self.generators]
         for load in loads:
             load.resume()
-        pause_when_connected(list(zip(loads, wanted, strict=True)))
+        pause_when_connected(list(zip(loads, wanted, strict=True)), self.trial.time_scale)
 
 
 def seconds_text(time_s: float) -> str:

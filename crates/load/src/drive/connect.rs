@@ -1,5 +1,6 @@
-//! Connects all clients before the run, one after the other. A missing server is noticed at once, and the server's
-//! backlog never overflows. The event loop reconnects connections that are lost later.
+//! Connects all clients before the run. The first connects alone, so that a missing server is noticed at once. Then some
+//! connect at the same time, because a distant server takes a round trip for each, but not so many that the server's
+//! backlog overflows. The event loop reconnects connections that are lost later.
 
 use crate::LoadError;
 use crate::config::Config;
@@ -9,6 +10,11 @@ use mio::net::TcpStream;
 use net::Connection;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+/// The number of clients that connect at the same time.
+const AT_ONCE: usize = 16;
 
 /// Resolves every server.
 pub(crate) fn resolve(config: &Config) -> Result<Vec<SocketAddr>, LoadError> {
@@ -40,13 +46,47 @@ fn advice(error: &io::Error) -> &'static str {
 /// every server, or with `--distribution any` to one server, in turn.
 pub(crate) fn lanes(config: &Config, addresses: &[SocketAddr]) -> Result<Vec<Vec<Lane>>, LoadError> {
     let mut threads: Vec<Vec<Lane>> = (0..config.threads).map(|_| Vec::new()).collect();
-    for number in 0..config.connections() {
+    for (number, connection) in connections(config, addresses)?.into_iter().enumerate() {
         let server = number % addresses.len();
         let client = number / config.lanes_per_client();
-        let connection = connect(&config.servers[server], addresses[server])?;
         let port = connection.local_address().map_or(0, |address| address.port());
         let id = ConnectionId { client: 0, number: number as u32, port, server: server as u16 };
         threads[client % config.threads].push(Lane::new(connection, id, addresses[server]));
     }
     Ok(threads)
+}
+
+/// Opens all connections, in the order of their numbers. The first error ends it.
+fn connections(config: &Config, addresses: &[SocketAddr]) -> Result<Vec<Connection>, LoadError> {
+    let open = |number: usize| {
+        let server = number % addresses.len();
+        connect(&config.servers[server], addresses[server])
+    };
+    let all = config.connections();
+    let mut opened: Vec<Option<Connection>> = (0..all).map(|_| None).collect();
+    let Some(first) = opened.first_mut() else { return Ok(Vec::new()) };
+    *first = Some(open(0)?);
+    let failed = AtomicBool::new(false);
+    let open_some = |from: usize| -> Result<Vec<(usize, Connection)>, LoadError> {
+        let mut found = Vec::new();
+        for number in (from..all).step_by(AT_ONCE) {
+            if failed.load(Ordering::Relaxed) {
+                break;
+            }
+            let connection = open(number).inspect_err(|_| failed.store(true, Ordering::Relaxed))?;
+            found.push((number, connection));
+        }
+        Ok(found)
+    };
+    thread::scope(|scope| {
+        let workers: Vec<_> =
+            (1..all.min(AT_ONCE + 1)).map(|from| scope.spawn(move || open_some(from))).collect();
+        for worker in workers {
+            for (number, connection) in worker.join().expect("connecting never panics")? {
+                opened[number] = Some(connection);
+            }
+        }
+        Ok::<_, LoadError>(())
+    })?;
+    Ok(opened.into_iter().flatten().collect())
 }

@@ -1,0 +1,115 @@
+"""The share of a core that a study finds for its middleware: the search, the specification of its run, wrong files."""
+
+from types import SimpleNamespace
+
+import pytest
+from test_study import STUDY, study_of
+
+from waylab.cli.study import calibration
+from waylab.errors import LabError
+from waylab.spec import calibration_spec, read_spec, read_study, write_specs
+
+HOSTS = """
+[changes.testbed]
+kind = "netns"
+time_scale = 20
+[changes.testbed.hosts]
+client = { cores = 4 }
+middleware = { cores = 0.5 }
+server = { cores = 1 }
+[changes.assignment]
+load = ["client"]
+proxy = ["middleware"]
+backends = ["server", "server"]
+[calibration]
+experiment = "first"
+of = { clients = 16, replicas = 1 }
+host = "middleware"
+throughput_per_s = 20000
+"""
+CALIBRATED = STUDY.replace("[changes.load]", HOSTS + "[changes.load]")
+
+
+@pytest.fixture
+def searched(tmp_path, monkeypatch):
+    """Search with a middleware whose throughput is a function of its cores; return the study and the shares tried."""
+
+    def search(throughput, measured=True):
+        study, tried = read_study(study_of(tmp_path, CALIBRATED)), []
+
+        def read(path, folder, scale):
+            cores = read_spec(path).testbed.hosts["middleware"].cores
+            return SimpleNamespace(cores=cores)
+
+        def rate(experiment):
+            tried.append(experiment.cores)
+            return throughput(experiment.cores)
+
+        monkeypatch.setattr(calibration, "read_experiment", read)
+        monkeypatch.setattr(calibration, "_throughput", rate)
+        folder = tmp_path / "specs"
+        found = calibration.calibrate(study, folder, "full", (lambda one: None) if measured else None)
+        return found, tried
+
+    return search
+
+
+def cores_of(study):
+    return {name: one["testbed"]["hosts"]["middleware"]["cores"] for name, one in study.experiments.items()}
+
+
+def test_the_share_is_changed_in_proportion_until_the_throughput_agrees(searched):
+    found, tried = searched(lambda cores: 26_000 * cores + 4_500)
+    assert tried == [0.5, 0.5714, 0.5904]
+    assert cores_of(found.study) == {"first": 0.5904, "second": 0.5904}
+    assert "middleware has 0.5904 cores" in found.said and "the study had 20,000" in found.said
+
+
+def test_a_share_that_is_right_is_kept(searched):
+    found, tried = searched(lambda cores: 20_500)
+    assert tried == [0.5] and cores_of(found.study)["first"] == 0.5
+
+
+def test_a_throughput_that_cores_do_not_set_is_an_error(searched):
+    with pytest.raises(
+        LabError, match=r"middleware does not come within 3 % of 20,000 requests/s \(5,000/s with"
+    ):
+        searched(lambda cores: 5_000)
+
+
+def test_without_measurements_the_cores_are_those_of_the_file(searched):
+    found, _ = searched(lambda cores: None, measured=False)
+    assert found.missing and not found.said and cores_of(found.study)["second"] == 0.5
+
+
+def test_the_run_has_one_configuration_and_three_blocks(tmp_path):
+    study = read_study(study_of(tmp_path, CALIBRATED))
+    content = calibration_spec(study, study.calibration, 0.7)
+    assert content["testbed"]["hosts"]["middleware"]["cores"] == 0.7
+    study.experiments["calibration"] = content
+    spec = read_spec(write_specs(study, tmp_path / "specs")["calibration"])
+    assert [len(factor.levels) for factor in spec.factors] == [1] * len(spec.factors)
+    assert spec.design.blocks == 3 and not spec.published.findings and not spec.compare
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("[calibration]", "calibration = 1\n[other]", "calibration: should be a table"),
+        ('experiment = "first"', 'experiment = "frist"', "'frist': is not an experiment; did you mean"),
+        ('host = "middleware"', 'host = "client-9"', "'client-9': is not a host of first with cores"),
+        ("clients = 16, ", "", "calibration.of: must have one level of each factor: clients, replicas"),
+        ("clients = 16", "clients = 17", r"calibration.of.clients = 17: is not a level of first"),
+        (
+            "throughput_per_s = 20000",
+            "throughput_per_s = true",
+            "throughput_per_s = True: should be a number",
+        ),
+        ("throughput_per_s = 20000", "throughput_per_s = -1", "throughput_per_s = -1: should be a number"),
+        ("throughput_per_s = 20000", "rate = 1", "calibration.rate is not a key"),
+    ],
+)
+def test_a_wrong_calibration_is_one_line(tmp_path, old, new, message):
+    text = CALIBRATED.replace(old, new) if "other" not in new else "calibration = 1\n" + STUDY
+    with pytest.raises(LabError, match=message):
+        read_study(study_of(tmp_path, text))
