@@ -97,7 +97,8 @@ fn packaged() -> Option<PathBuf> {
 
 /// Programs that another user could replace, or installed in a directory above, are not run.
 fn check(folder: &Path) -> Result<(), String> {
-    ["initdb", "postgres"].iter().try_for_each(|name| ownership::check(&folder.join(name), None).map(drop))
+    let programs = ["initdb", "postgres", "pg_ctl"].map(|name| folder.join(name));
+    programs.iter().filter(|program| program.exists()).try_for_each(|program| ownership::check(program, None).map(drop))
 }
 
 fn entries(folder: &Path) -> impl Iterator<Item = String> + use<> {
@@ -165,6 +166,11 @@ mod tests {
             std::os::unix::fs::chown(found.join("initdb"), Some(12345), None).unwrap();
             let line = search.in_environment().unwrap_err().to_string();
             assert!(line.contains("initdb belongs to another user"), "another user can replace it: {line}");
+            std::os::unix::fs::chown(found.join("initdb"), Some(0), None).unwrap();
+            fs::write(found.join("pg_ctl"), "").unwrap();
+            std::os::unix::fs::chown(found.join("pg_ctl"), Some(12345), None).unwrap();
+            let line = search.in_environment().unwrap_err().to_string();
+            assert!(line.contains("pg_ctl belongs to another user"), "it stops the server of a killed service: {line}");
         }
     }
 }
