@@ -2,6 +2,7 @@
 //! reload.
 
 use crate::config::Config;
+use std::num::NonZeroU8;
 use std::sync::Arc;
 
 /// The listener of a pool, on which a client has connected.
@@ -9,8 +10,8 @@ use std::sync::Arc;
 pub(crate) struct PoolListener {
     /// The index of the pool.
     pub(crate) pool: u8,
-    /// Its index among the listeners of all pools.
-    index: u8,
+    /// Its number among the listeners of all pools, from 1: zero is free for `None`, so that a session stays small.
+    number: NonZeroU8,
 }
 
 /// The listeners of one configuration.
@@ -32,7 +33,8 @@ impl PoolListeners {
     /// The pool of the listener with this index, if it is the listener of a pool.
     pub(crate) fn at(&self, listener: usize) -> Option<PoolListener> {
         let index = listener.checked_sub(self.own)?;
-        self.of_pools.get(index).map(|&(_, pool)| PoolListener { pool, index: index as u8 })
+        let number = u8::try_from(index + 1).ok().and_then(NonZeroU8::new)?;
+        self.of_pools.get(index).map(|&(_, pool)| PoolListener { pool, number })
     }
 
     /// The listener of a client that moves from another configuration, where it connected at this address. None if no pool of this
@@ -44,7 +46,7 @@ impl PoolListeners {
 
     /// The address of a listener of this configuration.
     pub(crate) fn address(&self, listener: PoolListener) -> Arc<str> {
-        self.of_pools[usize::from(listener.index)].0.clone()
+        self.of_pools[usize::from(listener.number.get()) - 1].0.clone()
     }
 }
 
