@@ -138,6 +138,28 @@ fn clients_of_a_pools_listener_move_to_the_pool_that_listens_there() {
     assert_eq!((old.stop().unwrap().lost, running.stop().unwrap().lost), (0, 0));
 }
 
+/// Replies that wait for a slow client end with a whole reply, and not in the middle of a value.
+#[test]
+fn a_slow_client_of_a_listener_that_is_removed_gets_whole_replies() {
+    let servers = servers(2);
+    let listening = |config: &mut Config| config.pools[1].listen = vec!["127.0.0.2:0".into()];
+    let mut running = start(config(&servers, listening), Clock::monotonic()).unwrap();
+    let mut client = Client::connect(running.listening[1].host_port().unwrap().number().unwrap());
+    let value = "v".repeat(1 << 19);
+    client.ask(format!("set big 0 0 {}\r\n{value}\r\n", value.len()), "STORED\r\n");
+    client.send("get big\r\n".repeat(40));
+    std::thread::sleep(Duration::from_millis(300));
+    let old = replace(&mut running, config(&servers, |_| ()));
+    let reply = format!("VALUE big 0 {}\r\n{value}\r\nEND\r\n", value.len()).len();
+    let received = client.drain(Duration::from_secs(1));
+    assert!(
+        received >= reply && received.is_multiple_of(reply),
+        "{received} bytes are no number of replies of {reply}"
+    );
+    old.stop().unwrap();
+    running.stop().unwrap();
+}
+
 #[test]
 fn half_closed_clients_get_every_reply() {
     let servers = servers(2);

@@ -8,7 +8,7 @@ use crate::output::{Pool, Server};
 use serde_json::{Map, Value};
 
 /// Operations that store or change a value, in the order in which their policy counts.
-const WRITES: [&str; 6] = ["set", "add", "replace", "delete", "touch", "cas"];
+const WRITES: [&str; 10] = ["set", "add", "replace", "delete", "touch", "cas", "incr", "decr", "append", "prepend"];
 /// Operations that read a value.
 const READS: [&str; 2] = ["get", "gets"];
 
@@ -77,8 +77,9 @@ impl Handles<'_> {
         let (Some((_, write, write_place)), Some((_, read, read_place))) = (policy(&WRITES), policy(&READS)) else {
             return Err(unlike());
         };
-        let kind = write["type"].as_str().unwrap_or_default();
-        if !kind.starts_with("All") {
+        // A value that another operation stored on one server would be looked for on another one here.
+        let stores = |operation: &&str| policy(&[operation]).and_then(|(_, policy, _)| policy["type"].as_str());
+        if !WRITES.iter().all(|operation| stores(&operation).is_some_and(|kind| kind.starts_with("All"))) {
             return Err(unlike());
         }
         let mut pool = self.pool_of(write, write_place)?;

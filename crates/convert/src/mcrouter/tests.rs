@@ -112,7 +112,7 @@ fn a_request_to_all_servers_is_replication() {
         ("AllFastestRoute|Pool|A", "# AllFastestRoute reads several servers."),
     ] {
         let text = converted(&format!(
-            r#"{{"type": "OperationSelectorRoute", "default_policy": "PoolRoute|A", "operation_policies":
+            r#"{{"type": "OperationSelectorRoute", "default_policy": "AllSyncRoute|Pool|A", "operation_policies":
                 {{"set": "AllSyncRoute|Pool|A", "delete": "AllSyncRoute|Pool|A", "add": "AllFastestRoute|Pool|A", "get": "{read}"}}}}"#
         ));
         assert!(text.contains(expected) && text.contains("replicas = 2\n"), "{read}: {text}");
@@ -213,6 +213,14 @@ fn what_has_no_counterpart_is_one_line_with_its_place() {
         ),
         (r#"{"type": "HashRoute", "children": ["PoolRoute|A"]}"#, "route: HashRoute over route handles"),
         (r#"{"type": "OperationSelectorRoute"}"#, "route: OperationSelectorRoute has no policies"),
+        (
+            r#"{"type": "OperationSelectorRoute", "default_policy": "PoolRoute|A", "operation_policies": {"delete": "AllSyncRoute|Pool|A"}}"#,
+            "route: operations go to different servers",
+        ),
+        (
+            r#"{"type": "OperationSelectorRoute", "default_policy": "PoolRoute|A", "operation_policies": {"set": "AllSyncRoute|Pool|A", "delete": "AllSyncRoute|Pool|A"}}"#,
+            "route: operations go to different servers",
+        ),
         (
             r#"{"type": "OperationSelectorRoute", "default_policy": "PoolRoute|A", "operation_policies": {"get": "PoolRoute|B"}}"#,
             "route: operations go to different servers",

@@ -11,7 +11,7 @@ use crate::observe::watchdog::Heartbeat;
 use crate::path::addresses::Permit;
 use crate::path::core::{Core, reuse};
 use crate::path::job::{JobId, SessionRef};
-use crate::path::messages::{AcceptMessage, DrainLimits, LoopMessage, NewestAcceptor};
+use crate::path::messages::{AcceptMessage, Arrival, DrainLimits, LoopMessage, NewestAcceptor};
 use crate::path::pool_listeners::PoolListener;
 use crate::path::session::{Gone, Progress, Session};
 use clock::Nanos;
@@ -274,10 +274,13 @@ impl EventLoop {
     fn handle_messages(&mut self) {
         while let Some(message) = self.mailbox.take() {
             match message {
-                LoopMessage::Client { connection, number, permit, pool, is_moved } => {
+                LoopMessage::Client { connection, number, permit, pool, arrival } => {
                     // A client that moves was counted when it was accepted.
-                    self.core.journal.counters.clients_accepted.add(u64::from(!is_moved));
-                    self.add_client(*connection, (number, pool), permit);
+                    self.core.journal.counters.clients_accepted.add(u64::from(arrival == Arrival::New));
+                    let added = self.add_client(*connection, (number, pool), permit);
+                    if let Some(slot) = added.filter(|_| arrival == Arrival::Leaving) {
+                        self.sessions[slot].leave();
+                    }
                 }
                 LoopMessage::BackendMoved { backend, endpoint } => {
                     let (dispatcher, mut answered, time) = self.core.parts();
@@ -305,7 +308,7 @@ impl EventLoop {
         mut connection: Connection,
         (number, pool): (u32, Option<PoolListener>),
         permit: Option<Permit>,
-    ) {
+    ) -> Option<usize> {
         let entry = self.sessions.vacant_entry();
         let slot = entry.key();
         let is_logged = self.core.journal.logs_slow_requests();
@@ -328,8 +331,10 @@ impl EventLoop {
             if self.draining.is_some() {
                 self.stop_reading(slot);
             }
+            Some(slot)
         } else {
             self.clients_open.fetch_sub(1, Ordering::Relaxed);
+            None
         }
     }
 
@@ -510,7 +515,7 @@ impl EventLoop {
         for (number, message) in std::mem::take(&mut self.moving) {
             if let AcceptMessage::Adopt { connection, listener } = message {
                 let pool = listener.and_then(|address| self.core.settings.pool_listeners.named(&address));
-                self.add_client(*connection, (number, pool), None);
+                _ = self.add_client(*connection, (number, pool), None);
             }
         }
     }

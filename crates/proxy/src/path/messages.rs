@@ -25,17 +25,27 @@ pub(crate) enum AcceptMessage {
     Stop,
 }
 
+/// From where a client comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// It was accepted.
+    New,
+    /// Another set of loops has served it until now.
+    Moved,
+    /// As above, and its listener is gone, so that it is not known which pool it would use: it receives its replies and is closed.
+    Leaving,
+}
+
 /// A message to an event loop.
 #[derive(Debug)]
 pub(crate) enum LoopMessage {
-    /// Serve this client. `pool` is the pool on whose listener it connected, if it was the listener of a pool. If it
-    /// `is_moved`, another set of loops has served it until now.
+    /// Serve this client. `pool` is the pool on whose listener it connected, if it was the listener of a pool.
     Client {
         connection: Box<Connection>,
         number: u32,
         permit: Option<Permit>,
         pool: Option<PoolListener>,
-        is_moved: bool,
+        arrival: Arrival,
     },
     /// The name of a backend resolves to another address.
     BackendMoved { backend: u16, endpoint: Endpoint },

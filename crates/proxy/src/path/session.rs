@@ -266,6 +266,11 @@ impl Session {
         Ok(if progress == Progress::Nothing { Progress::Taken } else { progress })
     }
 
+    /// Takes no more requests, not even those that were read. The client is closed when it has its replies.
+    pub(crate) fn leave(&mut self) {
+        self.is_ending = true;
+    }
+
     /// Stops reading. Requests that were read are still answered.
     pub(crate) fn stop_reading(&mut self, core: &mut Core) {
         self.is_input_done = true;
