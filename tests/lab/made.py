@@ -8,7 +8,15 @@ from waylab.runfolder.analysis import Configuration
 from waylab.runfolder.load import LoadSummary
 from waylab.runfolder.numbers import Interval
 from waylab.runfolder.run import ExperimentSpec, LoadSettings
-from waylab.runfolder.trial_numbers import AnalysedTrial, CpuUse, LinkUse, TrialNumbers, WithinTrial
+from waylab.runfolder.trial_numbers import (
+    STAGES,
+    TOTAL,
+    AnalysedTrial,
+    CpuUse,
+    LinkUse,
+    TrialNumbers,
+    WithinTrial,
+)
 from waylab.spec import Spec, System, spec_as_dict
 
 NONE = Interval(count=0, mean=None, low=None, high=None)
@@ -139,10 +147,10 @@ def made_load(**parts) -> LoadSummary:
 
 
 def made_stages(**means_ns):
-    """The stages of one operation of a configuration; every percentile is the mean."""
+    """The stages of one operation of a configuration, empty unless given; every percentile is the mean."""
     percentiles = ("p5_ns", "p25_ns", "p50_ns", "p75_ns", "p95_ns", "p99_ns")
     times = {
         name: {"mean_ns": interval(mean_ns), **dict.fromkeys(percentiles, mean_ns)}
-        for name, mean_ns in means_ns.items()
+        for name, mean_ns in (dict.fromkeys((*STAGES, TOTAL), 0.0) | means_ns).items()
     }
     return {"count": 1, "stages": times}

@@ -133,7 +133,7 @@ def test_a_sample_compares_the_run_with_its_study():
     published = PublishedResults(source="A16", findings=[half, alone], counts={})
     lines = _beside(SimpleNamespace(analysis=SimpleNamespace(published=published)))
     assert lines[-3:] == [
-        "| half \\| of it | 0.5000 | 0.5200 | 0.5000 to 0.5400 | yes |",
+        "| half \\| of it | 0.5 | 0.52 | 0.5 to 0.54 | yes |",
         "| half \\| of it | – | 25.00 % | – | undecided |",
         "",
     ]

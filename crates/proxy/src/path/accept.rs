@@ -4,7 +4,7 @@
 use crate::config::ClientLimits;
 use crate::observe::counters::AcceptCounters;
 use crate::path::addresses::Addresses;
-use crate::path::messages::{AcceptMessage, Arrival, LoopMessage};
+use crate::path::messages::{AcceptMessage, ClientOrigin, LoopMessage};
 use crate::path::pool_listeners::{PoolListener, PoolListeners};
 use net::{Connection, Listening, Mailbox, Poller, Post, Ready, Refused, Token};
 use std::collections::VecDeque;
@@ -102,8 +102,8 @@ impl Acceptor {
                     AcceptMessage::Adopt { connection, listener } => {
                         let pool = listener.as_deref().and_then(|address| self.pools.named(address));
                         let is_known = pool.is_some() || listener.is_none();
-                        let arrival = if is_known { Arrival::Moved } else { Arrival::Leaving };
-                        self.hand_over(*connection, number, pool, arrival);
+                        let origin = if is_known { ClientOrigin::Moved } else { ClientOrigin::Leaving };
+                        self.hand_over(*connection, number, pool, origin);
                         number = number.wrapping_add(1);
                     }
                     AcceptMessage::Lend(sender) => {
@@ -144,7 +144,7 @@ impl Acceptor {
                     } else if self.has_too_many(&connection) {
                         self.counters.refused_address.add(1);
                     } else {
-                        self.hand_over(connection, *number, self.pools.at(index), Arrival::New);
+                        self.hand_over(connection, *number, self.pools.at(index), ClientOrigin::New);
                         *number = number.wrapping_add(1);
                     }
                 }
@@ -162,7 +162,7 @@ impl Acceptor {
     }
 
     /// Gives a client to a loop. If the mailbox is full, the client waits.
-    fn hand_over(&mut self, connection: Connection, number: u32, pool: Option<PoolListener>, arrival: Arrival) {
+    fn hand_over(&mut self, connection: Connection, number: u32, pool: Option<PoolListener>, origin: ClientOrigin) {
         let index = number as usize % self.loops.len();
         if !self.limits.keepalive.is_zero() {
             connection.set_keepalive(self.limits.keepalive);
@@ -171,7 +171,7 @@ impl Acceptor {
         let permit = address.map(|address| self.addresses.enter(address.ip()));
         self.clients_open.fetch_add(1, Ordering::Relaxed);
         let connection = Box::new(connection);
-        self.loops[index].waiting.push_back(LoopMessage::Client { connection, number, permit, pool, arrival });
+        self.loops[index].waiting.push_back(LoopMessage::Client { connection, number, permit, pool, origin });
         self.give(index);
     }
 

@@ -11,7 +11,7 @@ use crate::observe::watchdog::Heartbeat;
 use crate::path::addresses::Permit;
 use crate::path::core::{Core, reuse};
 use crate::path::job::{JobId, SessionRef};
-use crate::path::messages::{AcceptMessage, Arrival, DrainLimits, LoopMessage, NewestAcceptor};
+use crate::path::messages::{AcceptMessage, ClientOrigin, DrainLimits, LoopMessage, NewestAcceptor};
 use crate::path::pool_listeners::PoolListener;
 use crate::path::session::{Gone, Progress, Session};
 use clock::Nanos;
@@ -274,11 +274,11 @@ impl EventLoop {
     fn handle_messages(&mut self) {
         while let Some(message) = self.mailbox.take() {
             match message {
-                LoopMessage::Client { connection, number, permit, pool, arrival } => {
+                LoopMessage::Client { connection, number, permit, pool, origin } => {
                     // A client that moves was counted when it was accepted.
-                    self.core.journal.counters.clients_accepted.add(u64::from(arrival == Arrival::New));
+                    self.core.journal.counters.clients_accepted.add(u64::from(origin == ClientOrigin::New));
                     let added = self.add_client(*connection, (number, pool), permit);
-                    if let Some(slot) = added.filter(|_| arrival == Arrival::Leaving) {
+                    if let Some(slot) = added.filter(|_| origin == ClientOrigin::Leaving) {
                         self.sessions[slot].leave();
                     }
                 }

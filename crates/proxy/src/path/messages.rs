@@ -27,7 +27,7 @@ pub(crate) enum AcceptMessage {
 
 /// From where a client comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Arrival {
+pub(crate) enum ClientOrigin {
     /// It was accepted.
     New,
     /// Another set of loops has served it until now.
@@ -45,7 +45,7 @@ pub(crate) enum LoopMessage {
         number: u32,
         permit: Option<Permit>,
         pool: Option<PoolListener>,
-        arrival: Arrival,
+        origin: ClientOrigin,
     },
     /// The name of a backend resolves to another address.
     BackendMoved { backend: u16, endpoint: Endpoint },
