@@ -79,7 +79,7 @@ impl Handles<'_> {
         };
         // A value that another operation stored on one server would be looked for on another one here.
         let stores = |operation: &&str| policy(&[operation]).and_then(|(_, policy, _)| policy["type"].as_str());
-        if !WRITES.iter().all(|operation| stores(&operation).is_some_and(|kind| kind.starts_with("All"))) {
+        if !WRITES.iter().all(|operation| stores(operation).is_some_and(|kind| kind.starts_with("All"))) {
             return Err(unlike());
         }
         let mut pool = self.pool_of(write, write_place)?;
