@@ -151,7 +151,7 @@ def stuck(servers, tmp_path):
 
     def reload_beside(proxy):
         clients.append(socket.create_connection(("127.0.0.1", proxy.port), timeout=PATIENCE_S))
-        ask(clients[-1], b"version\r\n" + HALF_LINE, clients_version(proxy))
+        ask(clients[-1], b"mn\r\n" + HALF_LINE, b"MN\r\n")
         proxy.process.send_signal(signal.SIGHUP)
         proxy.said.wait_for("reloaded on")
         return clients[-1]
