@@ -17,6 +17,8 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 const LOOK_UP_EVERY: Duration = Duration::from_secs(1);
 /// Timeout of the connection for checks, and of each of its statements.
 const LOOK_UP_WITHIN: Duration = Duration::from_secs(2);
+/// The shortest pause between two checks of a commit that waits for a standby.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 /// Pause between two attempts to open the connection for checks.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 /// Attempts to terminate a process, and the pause between them. A process that is not terminated keeps its locks until the server notices
@@ -81,8 +83,8 @@ pub(crate) struct LockWait {
 enum Activity {
     /// It runs a statement, and may wait for a lock.
     Running(Option<LockWait>),
-    /// Its statement has finished, and its commit waits for a synchronous standby.
-    Replicating,
+    /// The statement that began at this time has finished, and its commit waits for a synchronous standby.
+    Replicating(Option<String>),
     /// It has finished the statement that began at this time, and waits for the next one.
     Waiting(Option<String>),
     /// The process does not exist.
@@ -192,12 +194,17 @@ impl Liveness {
         report: &mut (dyn FnMut(Option<LockWait>) + Send),
         work: W,
     ) -> Result<W::Output, DatabaseError> {
+        // The start of the statement whose commit waits for a standby, and when a check first found that. Each statement of a batch has
+        // a commit of its own.
+        let mut replicating: Option<(Option<String>, Instant)> = None;
         let mut work = pin!(work);
         let began = Instant::now();
         let mut seen_running = began;
         let mut before = Activity::Unknown;
         loop {
-            if let Ok(done) = timeout(LOOK_UP_EVERY, &mut work).await {
+            let left = |since: &Instant| self.replication_timeout.saturating_sub(since.elapsed()).max(SHORTEST_PAUSE);
+            let pause = replicating.as_ref().map_or(LOOK_UP_EVERY, |(_, since)| left(since).min(LOOK_UP_EVERY));
+            if let Ok(done) = timeout(pause, &mut work).await {
                 return Ok(done);
             }
             let mut activity = tokio::select! {
@@ -205,7 +212,10 @@ impl Liveness {
                 done = &mut work => return Ok(done),
                 activity = self.activity(process) => activity,
             };
-            // A reply can still be on its way, so two checks must find the same statement finished.
+            if !matches!(activity, Activity::Replicating(_) | Activity::Unknown) {
+                replicating = None;
+            }
+            // A reply can still be on its way, so two checks must find the same statement finished, a second apart.
             let is_lost = match &mut activity {
                 Activity::Running(wait) => {
                     report(wait.take());
@@ -215,11 +225,19 @@ impl Liveness {
                 Activity::Unknown => began.elapsed() >= longest || seen_running.elapsed() >= SILENT_FOR,
                 Activity::Waiting(_) => activity == before,
                 Activity::Gone => true,
-                Activity::Replicating if began.elapsed() >= self.replication_timeout => {
-                    tokio::spawn(self.clone().terminate(process.clone()));
-                    return Err(DatabaseError::Unreplicated);
+                Activity::Replicating(statement) => {
+                    let since = match &replicating {
+                        Some((known, since)) if known == statement => *since,
+                        _ => Instant::now(),
+                    };
+                    replicating = Some((statement.take(), since));
+                    let longest = longest.max(self.replication_timeout);
+                    if since.elapsed() >= self.replication_timeout || began.elapsed() >= longest {
+                        tokio::spawn(self.clone().terminate(process.clone()));
+                        return Err(DatabaseError::Unreplicated);
+                    }
+                    false
                 }
-                Activity::Replicating => false,
             };
             if is_lost {
                 *self.silent_since.lock().unwrap_or_else(PoisonError::into_inner) = Some(began);
@@ -252,7 +270,7 @@ impl Liveness {
             Err(_) => Activity::Unknown,
             Ok([]) => Activity::Gone,
             Ok([row, ..]) => match (row.get::<_, Option<bool>>(0), row.get::<_, Option<bool>>(1)) {
-                (Some(false), Some(true)) if row.get(3) => Activity::Replicating,
+                (Some(false), Some(true)) if row.get(3) => Activity::Replicating(row.get(2)),
                 (Some(false), Some(true)) => {
                     let (kind, processes) = (row.get::<_, Option<String>>(4), row.get::<_, Option<String>>(5));
                     Activity::Running(kind.zip(processes).map(|(kind, processes)| LockWait { kind, processes }))
