@@ -332,6 +332,14 @@ fn hosts_that_do_not_answer_or_are_read_only_are_passed_over() {
     let (host, port) = silent.host_and_port();
     let good = database.directory().display();
     let hosts = format!("host='{host},{host},{good}' port={port},1,5432 user=waystage dbname=postgres");
+    sends_are_acknowledged(&database, hosts);
+    // Without target_session_attrs, a standby that comes first is passed over, too.
+    let Some(pair) = Pair::start() else { return };
+    let [primary, standby] = [&pair.primary, &pair.standby].map(|host| host.directory().display());
+    sends_are_acknowledged(&pair.primary, format!("host='{standby},{primary}' user=waystage dbname=postgres"));
+}
+
+fn sends_are_acknowledged(database: &Database, hosts: String) {
     let service = serve(&Config { database: hosts, ..database.config() });
     assert!(service.is_database_reachable());
     let mut client = Client::connect(service.address(), "alice");

@@ -58,12 +58,9 @@ impl Database {
         Ok((DatabaseSession { client, process, statements, connected: clock.now() }, driver))
     }
 
-    /// A connection that neither checks nor locks the schema, for `waystage messages migrate`. Like every other connection, it is refused
-    /// if a pooler answers.
+    /// A connection that neither checks nor locks the schema, for `waystage messages migrate`.
     pub(crate) async fn connect_to_migrate(&self) -> Result<Client, DatabaseError> {
-        let client = self.connector.connect_alone(HANDSHAKE_TIMEOUT).await?;
-        in_time(HANDSHAKE_TIMEOUT, ServerProcess::of(&client)).await?;
-        Ok(client)
+        self.connector.connect_alone(HANDSHAKE_TIMEOUT).await
     }
 
     /// A connection without prepared statements.

@@ -133,6 +133,7 @@ pub(crate) enum SchemaError {
     /// A newer version of the program has changed the schema.
     #[error("the database is at step {found} of the schema, and this program knows {known}: use a newer program")]
     Newer {
+            DatabaseError::Pooler => return Some(self.to_string()),
         /// The step of the database.
         found: usize,
         /// The last step that this program knows.

@@ -32,8 +32,7 @@ const SILENT_FOR: Duration = Duration::from_secs(60);
 /// `backend_start` distinguishes processes that have the same number at different times, or on different servers.
 const OWN_PROCESS: &str = "SELECT pid, extract(epoch FROM backend_start)::text,
     CASE WHEN pg_is_in_recovery() THEN 0 ELSE ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer END,
-    (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint,
-    current_setting('waystage.session', true) IS NOT DISTINCT FROM 'on'
+    (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
     FROM pg_stat_activity WHERE pid = pg_backend_pid()";
 /// `ClientWrite`: the process waits for a connection that takes no more bytes. `SyncRep`: it waits for a synchronous standby.
 const STATE: &str = "SELECT state = 'disabled', state = 'active' AND wait_event IS DISTINCT FROM 'ClientWrite',
@@ -113,9 +112,7 @@ enum LookUp {
 }
 
 impl ServerProcess {
-    /// The server process of this connection. Fails if the server did not receive the session settings. The query is a simple one: a
-    /// pooler shares server connections, and a statement that another client has prepared on one of them would make an extended query
-    /// fail with an error that looks temporary.
+    /// The server process of this connection.
     pub(crate) async fn of(client: &Client) -> Result<ServerProcess, DatabaseError> {
         let messages = client.simple_query(OWN_PROCESS).await?;
         let row = messages.iter().find_map(|message| match message {
@@ -123,9 +120,6 @@ impl ServerProcess {
             _ => None,
         });
         let column = |index: usize| row.and_then(|row| row.get(index)).unwrap_or_default();
-        if column(4) != "t" {
-            return Err(DatabaseError::Pooler);
-        }
         let server = ServerId { timeline: number(column(2))?, started_us: number(column(3))? };
         Ok(ServerProcess { pid: number(column(0))?, started: column(1).to_string(), server })
     }
