@@ -4,9 +4,11 @@
 
 use crate::database::connector::Connector;
 use crate::database::error::DatabaseError;
+use crate::database::table_state::TableState;
 use std::fmt;
 use std::pin::pin;
 use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::Mutex;
@@ -15,10 +17,10 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 
 /// If a statement takes longer than this, its state on the server is checked, and again after each further such time.
 const LOOK_UP_EVERY: Duration = Duration::from_secs(1);
-/// Timeout of the connection for checks, and of each of its statements.
-const LOOK_UP_WITHIN: Duration = Duration::from_secs(2);
 /// The shortest pause between two checks of a commit that waits for a standby.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
+/// Timeout of the connection for checks, and of each of its statements.
+const LOOK_UP_WITHIN: Duration = Duration::from_secs(2);
 /// Pause between two attempts to open the connection for checks.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 /// Attempts to terminate a process, and the pause between them. A process that is not terminated keeps its locks until the server notices
@@ -49,8 +51,6 @@ const TABLE_LOCKS: &str = "SELECT string_agg(DISTINCT pid::text, ', ') FROM pg_l
             OR mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock') AND relation IN (
                 to_regclass('idempotency_key'), to_regclass('message'), to_regclass('invisible_message')
             ))";
-const WRITABLE: &str = "SELECT current_setting('transaction_read_only') = 'off'";
-
 /// Identifies a server and its history. Another server, or the same after a restart or promotion, can draw the same ids again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ServerId {
@@ -99,6 +99,8 @@ pub(crate) struct Liveness {
     look_up: Arc<Mutex<Option<LookUp>>>,
     /// The start of the latest statement whose reply was lost.
     silent_since: Arc<std::sync::Mutex<Option<Instant>>>,
+    /// Increases when the tables have been replaced. Connections of before are then replaced as well.
+    epoch: Arc<AtomicU64>,
     /// How long a commit can wait for a synchronous standby.
     replication_timeout: Duration,
 }
@@ -153,7 +155,8 @@ fn number<N: FromStr>(text: &str) -> Result<N, DatabaseError> {
 impl Liveness {
     /// Checks processes on the server that this connector reaches.
     pub(super) fn new(connector: Connector, replication_timeout: Duration) -> Liveness {
-        Liveness { connector, look_up: Arc::default(), silent_since: Arc::default(), replication_timeout }
+        let (look_up, silent_since, epoch) = Default::default();
+        Liveness { connector, look_up, silent_since, epoch, replication_timeout }
     }
 
     /// Runs work whose statements run in this process of the server. If the process has finished but its reply does not arrive,
@@ -188,13 +191,13 @@ impl Liveness {
         report: &mut (dyn FnMut(Option<LockWait>) + Send),
         work: W,
     ) -> Result<W::Output, DatabaseError> {
-        // The start of the statement whose commit waits for a standby, and when a check first found that. Each statement of a batch has
-        // a commit of its own.
-        let mut replicating: Option<(Option<String>, Instant)> = None;
         let mut work = pin!(work);
         let began = Instant::now();
         let mut seen_running = began;
         let mut before = Activity::Unknown;
+        // The start of the statement whose commit waits for a standby, and when a check first found that. Each statement of a batch has
+        // a commit of its own.
+        let mut replicating: Option<(Option<String>, Instant)> = None;
         loop {
             let left = |since: &Instant| self.replication_timeout.saturating_sub(since.elapsed()).max(SHORTEST_PAUSE);
             let pause = replicating.as_ref().map_or(LOOK_UP_EVERY, |(_, since)| left(since).min(LOOK_UP_EVERY));
@@ -248,14 +251,29 @@ impl Liveness {
         self.silent_since.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|since| answered < since)
     }
 
-    /// Whether the database answers and accepts writes.
-    pub(crate) async fn is_writable(&self) -> Result<bool, DatabaseError> {
-        let is_writable: bool = self.look_up(async |client| client.query_one(WRITABLE, &[]).await?.try_get(0)).await?;
-        if !is_writable {
+    /// The number of times that the tables have been replaced. A connection remembers the number from before it was made.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Relaxed)
+    }
+
+    /// Whether the tables have been replaced since a connection was made. Low-water marks and the fence of before do not count.
+    pub(crate) fn is_outdated(&self, epoch: u64) -> bool {
+        self.epoch() != epoch
+    }
+
+    /// The tables have been replaced.
+    pub(super) fn end_epoch(&self) {
+        self.epoch.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The state of the database and of the tables.
+    pub(super) async fn check_tables(&self) -> Result<TableState, DatabaseError> {
+        let state = self.look_up(async |client| TableState::read(client).await).await?;
+        if !state.is_writable {
             // A new connection may reach another server, which is writable.
             *self.look_up.lock().await = None;
         }
-        Ok(is_writable)
+        Ok(state)
     }
 
     async fn activity(&self, process: &ServerProcess) -> Activity {

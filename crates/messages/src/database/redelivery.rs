@@ -99,9 +99,8 @@ impl Redelivery {
             let pause = match redeliver_all(&database, &mut session, &around).await {
                 Ok(pause) => pause,
                 Err(error) => {
-                    let reason = one_line(&error);
-                    around.journal.note_connect_failure(&reason);
-                    around.health.note_failure(BackgroundLoop::Redelivery, reason);
+                    around.journal.note_loop_failure(&error);
+                    around.health.note_failure(BackgroundLoop::Redelivery, one_line(&error));
                     session = None;
                     LONGEST_PAUSE
                 }
