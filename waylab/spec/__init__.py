@@ -3,6 +3,7 @@
 Step 1 of an experiment. Knows nothing of processes or results.
 """
 
+from waylab.spec.calibration import CALIBRATION, calibration_spec
 from waylab.spec.design import Labels, configurations, matches
 from waylab.spec.factors import Factor, Level, apply_level, resolve_key
 from waylab.spec.hosts import PROFILES, Assignment, HostSettings, TestbedSettings
@@ -19,15 +20,7 @@ from waylab.spec.schema import (
     StoppingSettings,
 )
 from waylab.spec.settings import Backends, Database, Load, Messages, Proxy
-from waylab.spec.study import (
-    CALIBRATION,
-    Study,
-    calibration_spec,
-    read_study,
-    toml_text,
-    with_changes,
-    write_specs,
-)
+from waylab.spec.study import Study, read_study, toml_text, with_changes, write_specs
 from waylab.spec.systems import System, SystemUnderTest
 from waylab.spec.time_scale import at_time_scale
 from waylab.spec.variates import mean_size_bytes, mean_time_s
