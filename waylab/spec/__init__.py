@@ -11,6 +11,7 @@ from waylab.spec.quantities import mean_of_variate_s, size_bytes
 from waylab.spec.read import read_spec, spec_as_dict
 from waylab.spec.scales import FULL, QUICK, SCALES, at_scale
 from waylab.spec.schema import (
+    MACHINE_SPEED,
     Compare,
     Design,
     Gates,
@@ -28,6 +29,7 @@ from waylab.spec.variates import mean_size_bytes, mean_time_s
 __all__ = [
     "CALIBRATION",
     "FULL",
+    "MACHINE_SPEED",
     "PROFILES",
     "QUICK",
     "SCALES",
