@@ -66,6 +66,16 @@ fn failover_is_a_chain_of_pools() {
     );
     assert!(text.contains("failover-pool = { pool = \"B\", expiry = \"7s\" }"), "{text}");
     assert!(text.contains("# failover_errors of FailoverWithExptimeRoute has no counterpart."), "{text}");
+    assert!(!text.contains("keeps values"), "{text}");
+    let text = converted(
+        r#"{"type": "FailoverWithExptimeRoute", "normal": "PoolRoute|A", "failover": "PoolRoute|B", "failover_exptime": 0}"#,
+    );
+    assert!(
+        text.contains("expiry = \"60s\"") && text.contains("# failover_exptime: 0 keeps values in the other pool"),
+        "{text}"
+    );
+    let usual = r#"{"type": "FailoverWithExptimeRoute", "normal": "PoolRoute|A", "failover": "PoolRoute|B"}"#;
+    assert!(converted(usual).contains("expiry = \"60s\"") && !converted(usual).contains("keeps values"));
 }
 
 #[test]
@@ -231,6 +241,10 @@ fn what_has_no_counterpart_is_one_line_with_its_place() {
     }
     for (text, expected) in [
         ("{".to_string(), "1: not JSON: "),
+        (
+            format!("{{ {POOLS}, \"route\": \"PoolRoute|A\",\n\"route\": \"PoolRoute|B\" }}"),
+            "7: \"route\" is given twice",
+        ),
         ("{}".into(), "has no pools"),
         (format!("{{ {POOLS} }}"), "has no route; give route or routes"),
         (format!("{{ {POOLS}, \"route\": \"PoolRoute|A\", \"routes\": [] }}"), "has route and routes"),
