@@ -34,6 +34,8 @@ fn everything() -> ProxyFile {
         failover_pool: Some(FailoverPool { pool: name.clone(), expiry: second }),
         warm_up: Some(WarmUp { from: name.clone(), expiry: second }),
         shadow: Some(Shadow { to: name.clone(), share: 0.5, reads: true }),
+        read_pool: Some(name.clone()),
+        delete_pools: Some(vec![name.clone()]),
         flush: Some(true),
         timeouts: Some(Timeouts::default()),
         failures: Some(1),

@@ -144,6 +144,6 @@ fn set_warm_up(pool: &mut Pool, other: &str, seconds: u64, place: &str) -> Resul
     Ok(())
 }
 
-fn sets(pool: &Pool, key: &str) -> bool {
+pub(super) fn sets(pool: &Pool, key: &str) -> bool {
     pool.items.iter().any(|item| matches!(item, crate::output::Item::Key(known, _) if *known == key))
 }

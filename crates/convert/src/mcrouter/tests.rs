@@ -133,6 +133,39 @@ fn a_request_to_all_servers_is_replication() {
 }
 
 #[test]
+fn reads_and_deletes_can_go_to_other_pools_than_writes() {
+    let text = converted(
+        r#"{"type": "OperationSelectorRoute", "default_policy": "PoolRoute|A", "operation_policies": {
+            "get": "PoolRoute|B", "gets": "PoolRoute|B", "lease-get": "PoolRoute|B",
+            "delete": {"type": "AllSyncRoute", "children": ["PoolRoute|A", "PoolRoute|B", "PoolRoute|one"]}}}"#,
+    );
+    assert_eq!(names(&text), ["A", "B", "one"], "{text}");
+    assert!(text.contains("read-pool = \"B\"\n") && text.contains("delete-pools = [\"B\", \"one\"]\n"), "{text}");
+    for note in
+        ["# gets, gat and gats go to this pool", "# The reply to a delete waits", "# The policy of lease-get has no"]
+    {
+        assert!(text.contains(note), "{note}: {text}");
+    }
+    // Another handle for the same pool, by prefix, and a chain for reads.
+    let text = converted(
+        r#"{"type": "PrefixSelectorRoute", "wildcard": "PoolRoute|A", "policies": {"a:":
+            {"type": "OperationSelectorRoute", "default_policy": "PoolRoute|A", "operation_policies": {
+                "get": {"type": "FailoverRoute", "children": ["PoolRoute|B", "PoolRoute|one"]},
+                "delete": {"type": "AllFastestRoute", "children": [{"type": "PoolRoute", "pool": "A", "rates": {}}, "PoolRoute|two"]}}}}}"#,
+    );
+    assert_eq!(names(&text), ["A", "one", "B", "two", "A-2"], "{text}");
+    assert!(
+        text.contains("prefix = \"a:\"\npool = \"A-2\"") && text.contains("failover-pool = { pool = \"one\""),
+        "{text}"
+    );
+    let text = converted(
+        r#"{"type": "OperationSelectorRoute", "default_policy": "PoolRoute|A", "operation_policies": {
+            "delete": {"type": "AllSyncRoute", "children": ["PoolRoute|A", "PoolRoute|A"]}}}"#,
+    );
+    assert!(names(&text) == ["A"] && !text.contains("delete-pools"), "{text}");
+}
+
+#[test]
 fn handles_can_have_names_and_pools_can_inherit() {
     let text = r#"// The configuration of a test.
         { "pools": { "A": {"servers": ["a:1:ascii:plain", "[::1]:2"], "server_timeout": 300}, "B": {"inherit": "A", "servers": ["b:1"]} },
@@ -225,15 +258,35 @@ fn what_has_no_counterpart_is_one_line_with_its_place() {
         (r#"{"type": "OperationSelectorRoute"}"#, "route: OperationSelectorRoute has no policies"),
         (
             r#"{"type": "OperationSelectorRoute", "default_policy": "PoolRoute|A", "operation_policies": {"delete": "AllSyncRoute|Pool|A"}}"#,
-            "route: operations go to different servers",
+            "route: delete does not go to all servers that set goes to, which has no counterpart: all writes must",
         ),
         (
             r#"{"type": "OperationSelectorRoute", "default_policy": "PoolRoute|A", "operation_policies": {"set": "AllSyncRoute|Pool|A", "delete": "AllSyncRoute|Pool|A"}}"#,
-            "route: operations go to different servers",
+            "route: add and set go to different servers, which has no counterpart",
         ),
         (
-            r#"{"type": "OperationSelectorRoute", "default_policy": "PoolRoute|A", "operation_policies": {"get": "PoolRoute|B"}}"#,
-            "route: operations go to different servers",
+            r#"{"type": "OperationSelectorRoute", "operation_policies": {"get": "PoolRoute|A", "delete": "PoolRoute|B"}}"#,
+            "route: set has no policy, which has no counterpart",
+        ),
+        (
+            r#"{"type": "OperationSelectorRoute", "default_policy": "PoolRoute|A", "operation_policies": {"delete": "PoolRoute|B"}}"#,
+            "route: delete does not go to all servers that set goes to",
+        ),
+        (
+            r#"{"type": "OperationSelectorRoute", "default_policy": "PoolRoute|A", "operation_policies": {"delete": {"type": "AllSyncRoute", "children": ["PoolRoute|B", "PoolRoute|one"]}}}"#,
+            "route: delete does not go to all servers that set goes to",
+        ),
+        (
+            r#"{"type": "OperationSelectorRoute", "default_policy": "PoolRoute|A", "operation_policies": {"gets": "PoolRoute|B"}}"#,
+            "route: gets and set go to different servers",
+        ),
+        (
+            r#"{"type": "OperationSelectorRoute", "default_policy": "PoolRoute|A", "operation_policies": {"get": "PoolRoute|C"}}"#,
+            "route.operation_policies.get.pool: there is no pool \"C\"",
+        ),
+        (
+            r#"{"type": "OperationSelectorRoute", "default_policy": "PoolRoute|A", "operation_policies": {"delete": {"type": "AllSyncRoute", "children": ["PoolRoute|A", "NullRoute"]}}}"#,
+            "route.operation_policies.delete.children.1: NullRoute answers without a server",
         ),
     ] {
         let line = refused(&text_of(route));

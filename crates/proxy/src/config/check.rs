@@ -1,7 +1,7 @@
 //! Checks a configuration as a whole. `check_pool` checks each pool, and `check_shared` the servers that pools have in common.
 
 use crate::config::ConfigError;
-use crate::config::pool::{PoolConfig, Writes};
+use crate::config::pool::{Failover, PoolConfig, Reads, Writes};
 use crate::config::proxy::{Config, Discipline, MultiGet, SLOTS_MAX, Stamps, share};
 use configuration::proposal;
 use net::{Address, HostPort};
@@ -59,6 +59,7 @@ impl Config {
                 }
                 self.check_name(key, name)?;
             }
+            self.check_read_pool(index)?;
         }
         if let Some(index) = (0..self.pools.len()).find(|&index| self.fails_over_to_itself(index)) {
             let key = format!("pools.{index}.failover-pool.pool");
@@ -70,6 +71,34 @@ impl Config {
         match count {
             0 => Err(ConfigError::at("pools", "there are no servers; give at least one pool with a server")),
             _ => Ok(()),
+        }
+    }
+
+    /// Checks the read pool of the pool with this index, and the list of those that receive its deletes.
+    fn check_read_pool(&self, index: usize) -> Result<(), ConfigError> {
+        let pool = &self.pools[index];
+        let is_twice = |&place: &usize| pool.delete_pools[..place].contains(&pool.delete_pools[place]);
+        if let Some(place) = (0..pool.delete_pools.len()).find(is_twice) {
+            let name = quoted(&pool.delete_pools[place]);
+            let problem = "this pool is given twice; leave one of them out";
+            return Err(ConfigError::value(format!("pools.{index}.delete-pools"), name, problem));
+        }
+        let Some(name) = &pool.read_pool else { return Ok(()) };
+        if let Some(next) = self.pool(name).and_then(|place| self.pools[place].read_pool.as_ref()) {
+            let problem = format!("reads of this pool go to {next:?} themselves; name that pool");
+            return Err(ConfigError::value(format!("pools.{index}.read-pool"), quoted(name), problem));
+        }
+        let unused = [
+            ("reads", pool.reads != Reads::Primary),
+            ("failover", pool.failover != Failover::Never),
+            ("hedge", pool.hedge.is_some()),
+        ];
+        match unused.into_iter().find(|&(_, is_set)| is_set) {
+            Some((key, _)) => {
+                let problem = format!("has no effect, because reads go to read-pool; set it in pool {name:?}");
+                Err(ConfigError::at(format!("pools.{index}.{key}"), problem))
+            }
+            None => Ok(()),
         }
     }
 
