@@ -132,7 +132,6 @@ pub struct PoolFile {
     pub warm_up: Option<WarmUp>,
     pub shadow: Option<Shadow>,
     pub read_pool: Option<String>,
-    #[serde(with = "opt_list", default)]
     pub delete_pools: Option<Vec<String>>,
     pub flush: Option<bool>,
     #[serde(with = "opt_times", default)]
