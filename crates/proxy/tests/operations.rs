@@ -148,7 +148,7 @@ fn a_delete_reaches_every_pool_that_can_return_the_value() {
                 ("delete K\r\n", "DELETED\r\n", "NOT_FOUND\r\n"),
                 ("delete K noreply\r\nmn\r\n", "MN\r\n", "MN\r\n"),
                 ("md K\r\n", "HD\r\n", "NF\r\n"),
-                ("md K q O4 k\r\nmn\r\n", "MN\r\n", "MN\r\n"),
+                ("md K q O4 k\r\nmn\r\n", "MN\r\n", "NF O4 kK\r\nMN\r\n"),
                 ("md K O4 k\r\n", "HD O4 kK\r\n", "NF O4 kK\r\n"),
                 ("md B b\r\n", "HD\r\n", "NF\r\n"),
             ]

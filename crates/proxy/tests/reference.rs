@@ -18,7 +18,7 @@ use toml::Table;
 /// A file that sets every key. A new key does not compile until it is added here.
 fn everything() -> ProxyFile {
     let (name, second) = (String::from("a"), Duration::from_secs(1));
-    let server = ServerConfig { address: "a:1".into(), name: Some(name.clone()), weight: 1 };
+    let server = ServerConfig { address: "a:1".into(), name: Some(name.clone()), weight: 1, is_drained: true };
     let pool = PoolFile {
         name: Some(name.clone()),
         listen: Some(vec![name.clone()]),

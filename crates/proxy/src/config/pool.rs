@@ -113,6 +113,8 @@ pub struct ServerConfig {
     pub name: Option<String>,
     /// Its share of the keys, relative to other servers' weights.
     pub weight: u32,
+    /// Whether it receives no requests, as if it were down. It keeps its keys.
+    pub is_drained: bool,
 }
 
 /// A route: keys with this prefix belong to this pool.
@@ -190,7 +192,7 @@ impl Default for Timeouts {
 impl ServerConfig {
     /// A backend of weight one.
     pub fn new(address: &str) -> ServerConfig {
-        ServerConfig { address: address.into(), name: None, weight: 1 }
+        ServerConfig { address: address.into(), name: None, weight: 1, is_drained: false }
     }
 
     /// The name that the key distribution hashes.

@@ -118,8 +118,12 @@ impl Scenario {
         }
         let client = |number| Plan::from(number, &shape, random);
         let clients = (0..2 + pools[0].backends.len()).map(client).collect();
-        let setting = Setting::from(&shape, &pools, false, random);
+        let mut setting = Setting::from(&shape, &pools, false, random);
         let has_reload = random.one_in(3);
+        // The reload ends it, so that every value can be read at the end.
+        if has_reload && random.one_in(3) {
+            setting.drain_some(random);
+        }
         let moment = Duration::from_millis(random.next() % 300);
         let reload = has_reload.then(|| (moment, Setting::from(&shape, &pools, true, random)));
         Scenario { shape, pools, clients, setting, reload }

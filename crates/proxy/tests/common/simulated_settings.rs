@@ -47,6 +47,12 @@ impl Setting {
         Setting { file, host, source_host }
     }
 
+    /// Lets some servers receive no requests.
+    pub(crate) fn drain_some(&mut self, random: &mut Random) {
+        let servers = self.file.pools.iter_mut().flat_map(|pool| pool.servers.iter_mut().flatten());
+        servers.for_each(|server| server.is_drained = random.one_in(3));
+    }
+
     /// The configuration of a proxy in front of these backends, pool by pool.
     pub(crate) fn config(&self, backends: &[Vec<SocketAddr>], records: &Path) -> Config {
         let mut file = self.file.clone();
@@ -241,6 +247,7 @@ pub(crate) fn draw_distribution(plan: &mut PoolPlan, has_names: bool, random: &m
         address: String::new(),
         name: has_names.then(|| format!("server-{number}")),
         weight: random.choose(&[1, 1, 1, 3]),
+        is_drained: false,
     };
     plan.servers = (0..plan.backends.len()).map(|number| server(number, random)).collect();
     let Some(distribution) = Distribution::named(random.choose(Distribution::NAMES)) else { unreachable!() };

@@ -51,7 +51,13 @@ fn text(pool: &PoolConfig) -> String {
     if let Some([open, close]) = pool.hash_tag {
         text += &format!(", hash tag {}{}", char::from(open), char::from(close));
     }
-    text + &format!(", {}", count(pool.replicas, "replica"))
+    text += &format!(", {}", count(pool.replicas, "replica"));
+    let drained: Vec<&str> =
+        pool.servers.iter().filter(|server| server.is_drained).map(|server| server.address.as_str()).collect();
+    if !drained.is_empty() {
+        text += &format!(", drained {}", drained.join(" "));
+    }
+    text
 }
 
 fn details(config: &Config, index: usize) -> Vec<(&'static str, String)> {
