@@ -1,5 +1,6 @@
 //! What starts, changes and ends a proxy. None of it is on the path of a request.
 
+mod auth;
 mod controller;
 mod error;
 mod hand_over;
@@ -17,4 +18,4 @@ mod transport;
 pub use error::ProxyError;
 pub use running::{Running, Totals};
 pub use start::{FromManager, start, start_with};
-pub use transport::check_tls_files;
+pub use transport::check_files;
