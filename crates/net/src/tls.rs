@@ -1,11 +1,13 @@
 //! TLS configurations of servers and clients, read from PEM files; every invalid file is a one-line error.
 
 use crate::address::HostPort;
+use crate::tls_names::CertificatesByName;
 use rustls::client::WebPkiServerVerifier;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem};
-use rustls::server::WebPkiClientVerifier;
+use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
+use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
 use std::fmt;
 use std::io;
@@ -60,6 +62,18 @@ impl ServerTls {
     /// # Errors
     /// If a file is missing, empty, damaged, or does not match the others.
     pub fn load(identity: &IdentityFiles, client_authority: Option<&Path>) -> Result<ServerTls, TlsError> {
+        ServerTls::load_several(identity, &[], client_authority)
+    }
+
+    /// As `load`, with further certificates for clients that request a host name for which one of them is valid.
+    ///
+    /// # Errors
+    /// If a file is missing, empty, damaged, or does not match the others.
+    pub fn load_several(
+        identity: &IdentityFiles,
+        others: &[IdentityFiles],
+        client_authority: Option<&Path>,
+    ) -> Result<ServerTls, TlsError> {
         let provider = provider();
         let builder = ServerConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions()?;
         let builder = match client_authority {
@@ -71,8 +85,10 @@ impl ServerTls {
                 builder.with_client_cert_verifier(verifier.map_err(|error| failed(&error))?)
             }
         };
-        let (certificates, key) = read_identity(identity)?;
-        let config = builder.with_single_cert(certificates, key).map_err(|source| unfit(identity, source))?;
+        let certified = |identity: &IdentityFiles| certified_key(identity, builder.crypto_provider());
+        let usual = certified(identity)?;
+        let others = others.iter().map(certified).collect::<Result<_, _>>()?;
+        let config = builder.with_cert_resolver(Arc::new(CertificatesByName { usual, others }));
         Ok(ServerTls(Arc::new(config)))
     }
 
@@ -194,6 +210,14 @@ type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 fn read_identity(files: &IdentityFiles) -> Result<Identity, TlsError> {
     let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| unreadable(&files.key, "private key", error))?;
     Ok((read_certificates(&files.certificate)?, key))
+}
+
+/// Reads a certificate that a server presents.
+fn certified_key(files: &IdentityFiles, provider: &CryptoProvider) -> Result<Arc<CertifiedKey>, TlsError> {
+    let (certificates, key) = read_identity(files)?;
+    let certified = CertifiedKey::from_der(certificates, key, provider).map_err(|source| unfit(files, source))?;
+    certified.end_entity_cert().and_then(ParsedCertificate::try_from).map_err(|source| unfit(files, source))?;
+    Ok(Arc::new(certified))
 }
 
 fn authority(path: &Path) -> Result<Arc<RootCertStore>, TlsError> {

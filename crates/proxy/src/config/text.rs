@@ -9,6 +9,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::time::Duration;
 
+/// The key of an entry of a list. A single text is no list, so its key has no index.
+pub(super) fn list_key(key: &str, list: &[String], index: usize) -> String {
+    if list.len() == 1 { key.into() } else { format!("{key}.{index}") }
+}
+
 /// One text, or a list of them.
 pub(super) mod opt_list {
     use super::*;

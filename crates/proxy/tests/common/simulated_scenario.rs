@@ -4,6 +4,7 @@
 use super::random::Random;
 use super::simulated_backend::{Faults, SimulatedBackend};
 use super::simulated_client::{Disconnect, Plan};
+use super::simulated_opening::Opening;
 use super::simulated_promise::{Board, Promise, Promises};
 use super::simulated_requests::{own_keys, shared_keys, value};
 use super::simulated_settings::{Setting, draw_distribution};
@@ -41,6 +42,7 @@ pub(crate) struct Shape {
     pub(crate) may_flush: bool,
     /// After this time the proxy closes clients on which nothing happens. Then two clients hang.
     pub(crate) client_timeout: Option<Duration>,
+    pub(crate) opening: Opening,
     pub(crate) shadow_share: f64,
     pub(crate) shadow_reads: bool,
     /// Prefixes and their pools.
@@ -97,6 +99,8 @@ impl Shape {
             value_max: random.choose(&[USUAL_VALUE_MAX, USUAL_VALUE_MAX, USUAL_VALUE_MAX, VALUE_MAX]),
             may_flush: random.one_in(6),
             client_timeout: (random.one_in(5)).then_some(CLIENT_TIMEOUT),
+            // Its own numbers, so that it changes nothing else of a scenario.
+            opening: Opening::from(&mut Random(random.0.rotate_left(17))),
             shadow_share: random.choose(&[0.5, 1.0]),
             shadow_reads: random.one_in(2),
             routes: routes.to_vec(),
@@ -238,6 +242,7 @@ impl PoolPlan {
                 outage: timeout * 8,
                 forgets: forgets && outage_one_in > 0,
                 stall: timeout.mul_f64(random.choose(&[0.5, 1.2, 2.0])),
+                requires_login: shape.opening.has_login,
             }
         };
         let backends = (0..servers).map(|_| faults()).collect();
@@ -271,6 +276,7 @@ impl Plan {
             pause: random.one_in(4).then(|| shape.timeout.mul_f64(random.choose(&[0.5, 3.0]))),
             has_large: shape.has_large,
             may_flush: shape.may_flush,
+            opening: shape.opening,
             refused_bytes: (shape.value_max == VALUE_MAX).then_some(VALUE_MAX as usize + 1),
         }
     }

@@ -13,6 +13,15 @@ pub(crate) fn summary(config: &Config) -> String {
     }
     let of_pools = config.listeners().filter_map(|(address, pool)| Some((address, pool?)));
     lines.extend(of_pools.map(|(address, pool)| format!("listen   {address} for pool {}", pool_name(pool))));
+    let header = &config.transport.proxy_protocol;
+    if !header.listeners.is_empty() {
+        let networks: Vec<String> = header.from.iter().map(ToString::to_string).collect();
+        let from = if networks.is_empty() { "everywhere".into() } else { networks.join(" and ") };
+        lines.push(format!("header   PROXY protocol on {}, from {from}", header.listeners.join(" and ")));
+    }
+    if let Some(users) = &config.client_auth_file {
+        lines.push(format!("users    clients authenticate with a user of {}", users.display()));
+    }
     if let Some(metrics) = &config.metrics {
         lines.push(format!("metrics  {metrics}"));
     }
@@ -88,6 +97,9 @@ fn details(config: &Config, index: usize) -> Vec<(&'static str, String)> {
     details.push(("timeouts", format!("connect {connect}, read {read}, write {write}, reply {reply}")));
     if pool.failures != PoolConfig::new("", &[]).failures {
         details.push(("failures", format!("ejected after {} timeouts in a row", pool.failures)));
+    }
+    if let Some(user) = &pool.server_auth_file {
+        details.push(("login", format!("the proxy authenticates with the user of {}", user.display())));
     }
     if !pool.flush {
         details.push(("flush", "flush_all is not sent to this pool".into()));
