@@ -218,7 +218,10 @@ impl Scenario {
                 || is_read_elsewhere
                 || self.shape.may_flush
                 || self.settings().any(|setting| setting.has_new_names() || setting.has_new_addresses()),
-            fills_late: self.settings().any(Setting::is_shared) || self.shape.may_flush,
+            fills_late: self.settings().any(Setting::is_shared)
+                || self.shape.may_flush
+                // A fill of the read pool does not wait for the same writer as a delete.
+                || is_read_elsewhere && self.settings().any(Setting::polls_writes),
             reads_replicas: has_replicas && self.settings().any(|setting| setting.reads_replicas(place)),
             has_source,
             is_read_elsewhere,

@@ -96,6 +96,11 @@ impl Setting {
         self.file.dispatch == Some(DispatchConfig::Shared)
     }
 
+    /// Whether writes wait for a writer, that of their first replica: a write to another pool can overtake them there.
+    pub(crate) fn polls_writes(&self) -> bool {
+        self.file.fault_write_poll.is_some()
+    }
+
     /// Whether another replica than the primary may answer a read.
     pub(crate) fn reads_replicas(&self, place: usize) -> bool {
         let pool = self.pool(place);
