@@ -18,7 +18,7 @@ use toml::Table;
 /// A file that sets every key. A new key does not compile until it is added here.
 fn everything() -> ProxyFile {
     let (name, second) = (String::from("a"), Duration::from_secs(1));
-    let server = ServerConfig { address: "a:1".into(), name: Some(name.clone()), weight: 1 };
+    let server = ServerConfig { address: "a:1".into(), name: Some(name.clone()), weight: 1, is_drained: true };
     let pool = PoolFile {
         name: Some(name.clone()),
         listen: Some(vec![name.clone()]),
@@ -34,6 +34,8 @@ fn everything() -> ProxyFile {
         failover_pool: Some(FailoverPool { pool: name.clone(), expiry: second }),
         warm_up: Some(WarmUp { from: name.clone(), expiry: second }),
         shadow: Some(Shadow { to: name.clone(), share: 0.5, reads: true }),
+        read_pool: Some(name.clone()),
+        delete_pools: Some(vec![name.clone()]),
         flush: Some(true),
         timeouts: Some(Timeouts::default()),
         failures: Some(1),

@@ -131,6 +131,8 @@ pub struct PoolFile {
     pub failover_pool: Option<FailoverPool>,
     pub warm_up: Option<WarmUp>,
     pub shadow: Option<Shadow>,
+    pub read_pool: Option<String>,
+    pub delete_pools: Option<Vec<String>>,
     pub flush: Option<bool>,
     #[serde(with = "opt_times", default)]
     pub timeouts: Option<Timeouts>,
@@ -346,7 +348,7 @@ impl PoolFile {
     fn overridden_by(self, by: PoolFile) -> PoolFile {
         overridden!(PoolFile, self, by, {
             name, listen, servers, distribution, hash, hash_tag, replicas, writes, reads, failover, hedge, failover_pool,
-            warm_up, shadow, flush, timeouts, failures, ready_servers
+            warm_up, shadow, read_pool, delete_pools, flush, timeouts, failures, ready_servers
         }, {})
     }
 
@@ -370,6 +372,8 @@ impl PoolFile {
             failover_pool: self.failover_pool,
             warm_up: self.warm_up,
             shadow: self.shadow,
+            read_pool: self.read_pool,
+            delete_pools: self.delete_pools.unwrap_or_default(),
             flush: self.flush.unwrap_or(defaults.flush),
             timeouts: self.timeouts.unwrap_or(defaults.timeouts),
             failures: self.failures.unwrap_or(defaults.failures),
