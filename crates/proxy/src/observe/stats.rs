@@ -76,6 +76,7 @@ impl Stats {
         stat(out, "rusage_user", &format!("{:.6}", usage.user_s));
         stat(out, "rusage_system", &format!("{:.6}", usage.system_s));
         self.commands(sums, out);
+        stat(out, "waystage_version", env!("CARGO_PKG_VERSION"));
         self.policies(sums, out);
     }
 

@@ -284,6 +284,22 @@ fn a_successor_speaks_tls_on_the_same_socket() {
     stop(new);
 }
 
+/// OpenSSL, and so memcached, reads the contents whatever the label says.
+#[test]
+fn a_key_may_have_the_label_of_another_format() {
+    let (authority, server) = (Authority::new(), Server::start());
+    let identity = authority.sign("127.0.0.1");
+    let text = std::fs::read_to_string(&identity.key).unwrap();
+    for label in ["RSA PRIVATE KEY", "EC PRIVATE KEY"] {
+        let key = authority.write("label.pem", &text.replace("PRIVATE KEY", label));
+        let running = proxy(&[LISTEN.into()], &[server.address().to_string()], |config| {
+            config.transport.tls.identity = Some(IdentityFiles { certificate: identity.certificate.clone(), key });
+        });
+        ask(&mut authority.client(address(&running), None), "get none\r\n", "END\r\n");
+        stop(running);
+    }
+}
+
 #[test]
 fn every_bad_file_is_one_clear_line() {
     let (authority, other) = (Authority::new(), Authority::new());
