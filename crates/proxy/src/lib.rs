@@ -21,8 +21,8 @@ pub use config::{
     ServerConfig, Shadow, Stamps, Timeouts, TlsConfig, TlsConfigError, TransportConfig, WarmUp, Writes,
 };
 pub use control::{
-    ChangeRequest, ChangedServer, FromManager, ProxyError, Running, ServerChange, Totals, change_server,
-    check_files, start, start_with,
+    ChangeRequest, ChangedServer, FromManager, ProxyError, Running, ServerChange, Totals, change_server, check_files,
+    start, start_with,
 };
 pub use observe::log::event::ProcessEvent;
 pub use observe::watchdog::Watchdog;
