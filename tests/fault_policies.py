@@ -13,6 +13,8 @@ TIMEOUT_S = 0.3
 REPLY_TIMEOUT_S = 1.5
 TIMEOUTS = {"connect": "300ms", "read": "300ms", "write": "300ms", "reply": "1500ms"}
 EXPIRY = "600s"
+# The user and the password that some servers require.
+LOGIN = "proxy:to:servers"
 
 ALL = {"writes": "all"}
 LATE = "majority first"
@@ -64,6 +66,10 @@ class Policy:
     def own_servers(self) -> dict[str, int]:
         """Return the numbers of servers of the pools that have their own."""
         return {pool.name: pool.servers for pool in self.pools if not pool.servers_of}
+
+    def guarded(self) -> set[str]:
+        """Return the names of the pools whose servers require a login."""
+        return {pool.name for pool in self.pools if "server-auth-file" in pool.settings}
 
     def all_ports(self, own: dict[str, list[int]]) -> dict[str, list[int]]:
         """Return the ports of all pools, given those of the pools that have their own servers."""
@@ -118,6 +124,7 @@ POLICIES = (
                     "reads": "primary",
                     "failover": "on-error",
                     "failover-pool": _failover(),
+                    "server-auth-file": "login",
                 },
             ),
             Pool("failover", 1),
@@ -136,8 +143,11 @@ POLICIES = (
                     "reads": "any",
                     "failover": "on-error",
                     "distribution": "rendezvous",
+                    "delete-pools": ["far"],
                 },
             ),
+            # It has no values of clients, but receives their deletes.
+            Pool("far", 2, {"replicas": 2}),
         ),
         {"dispatch": "per-backend", "readers": 6, "writers": 4, "queue": 5000, "part-failure": "error"},
     ),
@@ -277,6 +287,10 @@ def proxy_file(
         for key, reference in references.items():
             if key in settings:
                 settings[key] = {**settings[key], reference: settings[key][reference] + spelling.suffix}
+        if "delete-pools" in settings:
+            settings["delete-pools"] = [name + spelling.suffix for name in settings["delete-pools"]]
+        if "server-auth-file" in settings:
+            settings["server-auth-file"] = f"{folder}/login"
         settings["timeouts"] = {**TIMEOUTS, **settings.get("timeouts", {})}
         return {"name": one.name + spelling.suffix, "servers": servers, **settings}
 

@@ -15,12 +15,15 @@ mod path;
 mod replication;
 
 pub use config::{
-    ClientLimits, Config, ConfigError, Discipline, DispatchConfig, Distribution, Document, Failover, FailoverPool,
-    FileError, Hash, Hedge, LogConfig, LogFormat, LogLevel, LogOutput, LoggedKeys, Lookup, MultiGet, Operations,
-    PartFailure, PoolConfig, PoolFile, ProxyFile, Reads, RecordsConfig, RouteConfig, ServerConfig, Shadow, Stamps,
-    Timeouts, TlsConfig, TlsConfigError, TransportConfig, WarmUp, Writes,
+    CertificateFiles, ClientLimits, Config, ConfigError, Discipline, DispatchConfig, Distribution, Document, Failover,
+    FailoverPool, FileError, Hash, Hedge, LogConfig, LogFormat, LogLevel, LogOutput, LoggedKeys, Lookup, MultiGet,
+    Operations, PartFailure, PoolConfig, PoolFile, ProxyFile, ProxyProtocol, Reads, RecordsConfig, RouteConfig,
+    ServerConfig, Shadow, Stamps, Timeouts, TlsConfig, TlsConfigError, TransportConfig, WarmUp, Writes,
 };
-pub use control::{FromManager, ProxyError, Running, Totals, check_tls_files, start, start_with};
+pub use control::{
+    ChangeRequest, ChangedServer, FromManager, ProxyError, Running, ServerChange, Totals, change_server, check_files,
+    start, start_with,
+};
 pub use observe::log::event::ProcessEvent;
 pub use observe::watchdog::Watchdog;
 pub use path::route::{Explanation, Router};

@@ -7,9 +7,9 @@ mod reference_keys;
 
 use proptest::prelude::*;
 use proxy::{
-    Config, DispatchConfig, Distribution, Document, Failover, FailoverPool, Hash, Hedge, LogFormat, LogLevel,
-    LoggedKeys, MultiGet, PartFailure, PoolFile, ProxyFile, Reads, RouteConfig, ServerConfig, Shadow, Stamps, Timeouts,
-    WarmUp, Writes,
+    CertificateFiles, Config, DispatchConfig, Distribution, Document, Failover, FailoverPool, Hash, Hedge, LogFormat,
+    LogLevel, LoggedKeys, MultiGet, PartFailure, PoolFile, ProxyFile, Reads, RouteConfig, ServerConfig, Shadow, Stamps,
+    Timeouts, WarmUp, Writes,
 };
 use reference_keys::{REFERENCE, keys_of, uncommented};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use toml::Table;
 /// A file that sets every key. A new key does not compile until it is added here.
 fn everything() -> ProxyFile {
     let (name, second) = (String::from("a"), Duration::from_secs(1));
-    let server = ServerConfig { address: "a:1".into(), name: Some(name.clone()), weight: 1 };
+    let server = ServerConfig { address: "a:1".into(), name: Some(name.clone()), weight: 1, is_drained: true };
     let pool = PoolFile {
         name: Some(name.clone()),
         listen: Some(vec![name.clone()]),
@@ -34,10 +34,13 @@ fn everything() -> ProxyFile {
         failover_pool: Some(FailoverPool { pool: name.clone(), expiry: second }),
         warm_up: Some(WarmUp { from: name.clone(), expiry: second }),
         shadow: Some(Shadow { to: name.clone(), share: 0.5, reads: true }),
+        read_pool: Some(name.clone()),
+        delete_pools: Some(vec![name.clone()]),
         flush: Some(true),
         timeouts: Some(Timeouts::default()),
         failures: Some(1),
         ready_servers: Some(1),
+        server_auth_file: Some("a".into()),
     };
     ProxyFile {
         listen: Some(vec![name.clone()]),
@@ -71,6 +74,7 @@ fn everything() -> ProxyFile {
         client_request_timeout: Some(second),
         client_unread_timeout: Some(second),
         tcp_keepalive: Some(second),
+        client_auth_file: Some("a".into()),
         hot_keys: Some(1),
         hot_keys_metrics: Some(true),
         log_level: Some(LogLevel::Warn),
@@ -83,11 +87,15 @@ fn everything() -> ProxyFile {
         hand_over_wait: Some(second),
         tls_certificate: Some("a".into()),
         tls_key: Some("a".into()),
+        tls_certificates: Some(vec![CertificateFiles { certificate: "a".into(), key: "a".into() }]),
         tls_client_authority: Some("a".into()),
         tls_handshake_timeout: Some(second),
         tls_backend_authority: Some("a".into()),
         tls_backend_certificate: Some("a".into()),
         tls_backend_key: Some("a".into()),
+        proxy_protocol: Some(vec![name.clone()]),
+        proxy_protocol_from: Some(vec![name.clone()]),
+        proxy_protocol_timeout: Some(second),
         pools: vec![pool],
         routes: vec![RouteConfig { prefix: name.clone(), pool: name }],
     }

@@ -4,6 +4,7 @@ use crate::config::named::named;
 use configuration::text::time;
 use key_distribution::{Distribution, Hash};
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// How many replicas must apply a write before it is acknowledged.
@@ -113,6 +114,8 @@ pub struct ServerConfig {
     pub name: Option<String>,
     /// Its share of the keys, relative to other servers' weights.
     pub weight: u32,
+    /// Whether it receives no requests, as if it were down. It keeps its keys.
+    pub is_drained: bool,
 }
 
 /// A route: keys with this prefix belong to this pool.
@@ -156,6 +159,10 @@ pub struct PoolConfig {
     pub warm_up: Option<WarmUp>,
     /// The shadow pool.
     pub shadow: Option<Shadow>,
+    /// The pool to which plain reads of its keys are sent instead.
+    pub read_pool: Option<String>,
+    /// The pools to which deletes of its keys are sent, too.
+    pub delete_pools: Vec<String>,
     /// Whether `flush_all` reaches its backends.
     pub flush: bool,
     /// The timeouts of its backends.
@@ -164,6 +171,8 @@ pub struct PoolConfig {
     pub failures: u32,
     /// How many servers must be up for the proxy to be ready.
     pub ready_servers: usize,
+    /// The file of the user with which the proxy authenticates to the servers.
+    pub server_auth_file: Option<PathBuf>,
 }
 
 named!(Writes { All = "all", Majority = "majority", First = "first" });
@@ -186,7 +195,7 @@ impl Default for Timeouts {
 impl ServerConfig {
     /// A backend of weight one.
     pub fn new(address: &str) -> ServerConfig {
-        ServerConfig { address: address.into(), name: None, weight: 1 }
+        ServerConfig { address: address.into(), name: None, weight: 1, is_drained: false }
     }
 
     /// The name that the key distribution hashes.
@@ -213,10 +222,13 @@ impl PoolConfig {
             failover_pool: None,
             warm_up: None,
             shadow: None,
+            read_pool: None,
+            delete_pools: Vec::new(),
             flush: true,
             timeouts: Timeouts::default(),
             failures: 3,
             ready_servers: 1,
+            server_auth_file: None,
         }
     }
 
@@ -230,6 +242,8 @@ impl PoolConfig {
         let failover = self.failover_pool.as_ref().map(|failover| ("failover-pool.pool", failover.pool.as_str()));
         let warm_up = self.warm_up.as_ref().map(|warm_up| ("warm-up.from", warm_up.from.as_str()));
         let shadow = self.shadow.as_ref().map(|shadow| ("shadow.to", shadow.to.as_str()));
-        [failover, warm_up, shadow].into_iter().flatten()
+        let read = self.read_pool.as_deref().map(|name| ("read-pool", name));
+        let delete = self.delete_pools.iter().map(|name| ("delete-pools", name.as_str()));
+        [failover, warm_up, shadow, read].into_iter().flatten().chain(delete)
     }
 }

@@ -9,6 +9,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::time::Duration;
 
+/// The key of an entry of a list. A single text is no list, so its key has no index.
+pub(super) fn list_key(key: &str, list: &[String], index: usize) -> String {
+    if list.len() == 1 { key.into() } else { format!("{key}.{index}") }
+}
+
 /// One text, or a list of them.
 pub(super) mod opt_list {
     use super::*;
@@ -109,6 +114,8 @@ struct ServerTable {
     name: Option<String>,
     #[serde(default = "one")]
     weight: u32,
+    #[serde(default)]
+    drain: bool,
 }
 
 fn one() -> u32 {
@@ -135,8 +142,8 @@ impl<'de> Visitor<'de> for ServerVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ServerConfig, A::Error> {
-        let ServerTable { address, name, weight } = ServerTable::deserialize(MapAccessDeserializer::new(map))?;
-        Ok(ServerConfig { address, name, weight })
+        let ServerTable { address, name, weight, drain } = ServerTable::deserialize(MapAccessDeserializer::new(map))?;
+        Ok(ServerConfig { address, name, weight, is_drained: drain })
     }
 }
 
@@ -148,6 +155,9 @@ impl Serialize for ServerConfig {
             map.serialize_entry("name", name)?;
         }
         map.serialize_entry("weight", &self.weight)?;
+        if self.is_drained {
+            map.serialize_entry("drain", &true)?;
+        }
         map.end()
     }
 }

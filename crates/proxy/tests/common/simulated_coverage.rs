@@ -30,8 +30,16 @@ const NAMED: [(&str, &[&str]); 12] = [
     ("pools.failover", Failover::NAMES),
 ];
 /// Tables and lists, whose keys are listed one by one.
-const TABLES: [&str; 7] =
-    ["pools", "routes", "pools.hedge", "pools.failover-pool", "pools.warm-up", "pools.shadow", "pools.timeouts"];
+const TABLES: [&str; 8] = [
+    "tls-certificates",
+    "pools",
+    "routes",
+    "pools.hedge",
+    "pools.failover-pool",
+    "pools.warm-up",
+    "pools.shadow",
+    "pools.timeouts",
+];
 /// The number of requests of each client that are looked at.
 const REQUESTS: u64 = 200;
 

@@ -4,6 +4,7 @@
 use super::random::Random;
 use super::simulated_backend::{Faults, SimulatedBackend};
 use super::simulated_client::{Disconnect, Plan};
+use super::simulated_opening::Opening;
 use super::simulated_promise::{Board, Promise, Promises};
 use super::simulated_requests::{own_keys, shared_keys, value};
 use super::simulated_settings::{Setting, draw_distribution};
@@ -41,6 +42,7 @@ pub(crate) struct Shape {
     pub(crate) may_flush: bool,
     /// After this time the proxy closes clients on which nothing happens. Then two clients hang.
     pub(crate) client_timeout: Option<Duration>,
+    pub(crate) opening: Opening,
     pub(crate) shadow_share: f64,
     pub(crate) shadow_reads: bool,
     /// Prefixes and their pools.
@@ -56,6 +58,8 @@ pub(crate) enum Part {
     Failover,
     Source,
     Shadow,
+    /// The read pool of the main pool, from which it fetches what it misses.
+    Near,
 }
 
 /// One pool.
@@ -95,6 +99,8 @@ impl Shape {
             value_max: random.choose(&[USUAL_VALUE_MAX, USUAL_VALUE_MAX, USUAL_VALUE_MAX, VALUE_MAX]),
             may_flush: random.one_in(6),
             client_timeout: (random.one_in(5)).then_some(CLIENT_TIMEOUT),
+            // Its own numbers, so that it changes nothing else of a scenario.
+            opening: Opening::from(&mut Random(random.0.rotate_left(17))),
             shadow_share: random.choose(&[0.5, 1.0]),
             shadow_reads: random.one_in(2),
             routes: routes.to_vec(),
@@ -107,7 +113,7 @@ impl Scenario {
         let shape = Shape::from(random);
         let mut parts = vec![Part::Main];
         parts.extend((!shape.routes.is_empty()).then_some(Part::Routed));
-        for (part, one_in) in [(Part::Failover, 3), (Part::Source, 4), (Part::Shadow, 5)] {
+        for (part, one_in) in [(Part::Failover, 3), (Part::Source, 4), (Part::Shadow, 5), (Part::Near, 5)] {
             parts.extend(random.one_in(one_in).then_some(part));
         }
         let mut pools: Vec<PoolPlan> = parts.into_iter().map(|part| PoolPlan::new(part, &shape, random)).collect();
@@ -116,8 +122,12 @@ impl Scenario {
         }
         let client = |number| Plan::from(number, &shape, random);
         let clients = (0..2 + pools[0].backends.len()).map(client).collect();
-        let setting = Setting::from(&shape, &pools, false, random);
+        let mut setting = Setting::from(&shape, &pools, false, random);
         let has_reload = random.one_in(3);
+        // The reload ends it, so that every value can be read at the end.
+        if has_reload && random.one_in(3) {
+            setting.drain_some(random);
+        }
         let moment = Duration::from_millis(random.next() % 300);
         let reload = has_reload.then(|| (moment, Setting::from(&shape, &pools, true, random)));
         Scenario { shape, pools, clients, setting, reload }
@@ -156,7 +166,7 @@ impl Scenario {
 
     fn store(&self, part: Part) -> Store {
         match part {
-            Part::Main | Part::Routed => Store::default(),
+            Part::Main | Part::Routed | Part::Near => Store::default(),
             Part::Failover => Store::failover(EXPIRY_S as i64),
             Part::Source => {
                 let own =
@@ -190,6 +200,7 @@ impl Scenario {
         let has_replicas = plan.replicas > 1;
         let has = |part| self.pools.iter().any(|pool| pool.part == part);
         let has_source = plan.part == Part::Main && has(Part::Source);
+        let is_read_elsewhere = plan.part == Part::Main && has(Part::Near);
         let is_late = has_replicas && self.settings().any(|setting| setting.pool(place).writes != Some(Writes::All));
         let write_timeouts = self.settings().filter_map(|setting| Some(setting.pool(place).timeouts?.write));
         let loses = self.pools.iter().flat_map(|pool| &pool.backends).any(|faults| faults.forgets);
@@ -203,11 +214,17 @@ impl Scenario {
                 || loses
                 || has(Part::Failover)
                 || has_source
+                // The read pool has a miss while the pool cannot be read.
+                || is_read_elsewhere
                 || self.shape.may_flush
                 || self.settings().any(|setting| setting.has_new_names() || setting.has_new_addresses()),
-            fills_late: self.settings().any(Setting::is_shared) || self.shape.may_flush,
+            fills_late: self.settings().any(Setting::is_shared)
+                || self.shape.may_flush
+                // A fill of the read pool does not wait for the same writer as a delete.
+                || is_read_elsewhere && self.settings().any(Setting::polls_writes),
             reads_replicas: has_replicas && self.settings().any(|setting| setting.reads_replicas(place)),
             has_source,
+            is_read_elsewhere,
         }
     }
 }
@@ -228,6 +245,7 @@ impl PoolPlan {
                 outage: timeout * 8,
                 forgets: forgets && outage_one_in > 0,
                 stall: timeout.mul_f64(random.choose(&[0.5, 1.2, 2.0])),
+                requires_login: shape.opening.has_login,
             }
         };
         let backends = (0..servers).map(|_| faults()).collect();
@@ -261,6 +279,7 @@ impl Plan {
             pause: random.one_in(4).then(|| shape.timeout.mul_f64(random.choose(&[0.5, 3.0]))),
             has_large: shape.has_large,
             may_flush: shape.may_flush,
+            opening: shape.opening,
             refused_bytes: (shape.value_max == VALUE_MAX).then_some(VALUE_MAX as usize + 1),
         }
     }

@@ -2,6 +2,7 @@
 //! compared with the table of docs/testing.md, so that a key cannot be forgotten.
 
 use super::random::Random;
+use super::simulated_opening::Opening;
 use super::simulated_scenario::{EXPIRY_S, Part, PoolPlan, Shape};
 use proxy::{
     Config, DispatchConfig, Distribution, Failover, FailoverPool, Hash, Hedge, LogFormat, LogLevel, LoggedKeys, Lookup,
@@ -40,11 +41,18 @@ impl Setting {
         dispatch(&mut file, is_shared, loops, shape.has_all, random);
         // Its own numbers, so that the log changes nothing else of a scenario.
         log(&mut file, &mut Random(!random.0));
+        shape.opening.configure(&mut file, &mut Random(!random.0));
         let name = |part: Part| format!("{part:?}{suffix}");
         file.pools = pools.iter().map(|plan| pool(plan, pools, is_shared, shape, (&name, host), random)).collect();
         let route = |(prefix, part): &(&str, Part)| RouteConfig { prefix: (*prefix).into(), pool: name(*part) };
         file.routes = shape.routes.iter().map(route).collect();
         Setting { file, host, source_host }
+    }
+
+    /// Lets some servers receive no requests.
+    pub(crate) fn drain_some(&mut self, random: &mut Random) {
+        let servers = self.file.pools.iter_mut().flat_map(|pool| pool.servers.iter_mut().flatten());
+        servers.for_each(|server| server.is_drained = random.one_in(3));
     }
 
     /// The configuration of a proxy in front of these backends, pool by pool.
@@ -58,6 +66,7 @@ impl Setting {
             }
         }
         file.records = file.records.map(|_| records.into());
+        Opening::write_files(&mut file, records);
         let mut config = file.config().expect("the drawn keys belong together");
         config.transport.lookup = Lookup::new(|host_port| Ok(vec![(Ipv4Addr::LOCALHOST, host_port.port()).into()]));
         config
@@ -85,6 +94,11 @@ impl Setting {
     /// Whether requests of one client can use different connections to one backend, and so overtake each other there.
     pub(crate) fn is_shared(&self) -> bool {
         self.file.dispatch == Some(DispatchConfig::Shared)
+    }
+
+    /// Whether writes wait for a writer, that of their first replica: a write to another pool can overtake them there.
+    pub(crate) fn polls_writes(&self) -> bool {
+        self.file.fault_write_poll.is_some()
     }
 
     /// Whether another replica than the primary may answer a read.
@@ -196,23 +210,33 @@ fn pool(
         ready_servers: Some(plan.servers.len().min(1 + plan.replicas % 2)),
         ..PoolFile::default()
     };
+    shape.opening.configure_pool(&mut pool);
     let expiry = Duration::from_secs(EXPIRY_S);
     // As in a migration, where the shadow pool replaces the main pool later.
     let is_successor = plan.part == Part::Shadow && shape.shadow_reads && shape.shadow_share == 1.0;
-    pool.warm_up = is_successor.then(|| WarmUp { from: name(Part::Main), expiry });
-    if !plan.part.has_keys() {
+    let fetches = is_successor || plan.part == Part::Near;
+    pool.warm_up = fetches.then(|| WarmUp { from: name(Part::Main), expiry });
+    if !plan.part.has_keys() && plan.part != Part::Near {
         return pool;
     }
     let has = |part| pools.iter().any(|pool| pool.part == part);
-    if plan.replicas > 1 {
+    pool.read_pool = (plan.part == Part::Main && has(Part::Near)).then(|| name(Part::Near));
+    // The configuration refuses settings of reads that go to another pool.
+    let may_read = plan.replicas > 1 && pool.read_pool.is_none();
+    if may_read {
         pool.reads = Some(random.choose(&[Reads::Primary, Reads::Any, Reads::LeastOutstanding]));
         pool.failover = Some(random.choose(&[Failover::Never, Failover::OnError, Failover::OnMiss]));
     }
     // The configuration refuses other combinations.
-    if plan.replicas > 1 && !is_shared {
+    if may_read && !is_shared {
         let delay = shape.timeout.mul_f64(random.choose(&[0.05, 0.3, 0.9]));
         pool.hedge = random.one_in(3).then(|| Hedge { delay, budget: random.choose(&[0.1, 1.0]) });
     }
+    if plan.part == Part::Near {
+        return pool;
+    }
+    let other = if plan.part == Part::Main { Part::Routed } else { Part::Main };
+    pool.delete_pools = (has(other) && random.one_in(2)).then(|| vec![name(other)]);
     if !is_shared {
         pool.writes = Some(random.choose(&[Writes::All, Writes::Majority, Writes::First]));
     }
@@ -232,6 +256,7 @@ pub(crate) fn draw_distribution(plan: &mut PoolPlan, has_names: bool, random: &m
         address: String::new(),
         name: has_names.then(|| format!("server-{number}")),
         weight: random.choose(&[1, 1, 1, 3]),
+        is_drained: false,
     };
     plan.servers = (0..plan.backends.len()).map(|number| server(number, random)).collect();
     let Some(distribution) = Distribution::named(random.choose(Distribution::NAMES)) else { unreachable!() };
