@@ -69,8 +69,11 @@ pub(crate) async fn run(
             continue;
         }
         match round(&all, &database, &clock, &mut reader).await {
-            Ok(()) => {
-                health.note_round(BackgroundLoop::LowWater);
+            Ok(is_read) => {
+                // A connection alone does not end a failure of the statements.
+                if is_read {
+                    health.note_round(BackgroundLoop::LowWater);
+                }
                 tokio::time::sleep(PAUSE).await;
             }
             Err(error) => {
@@ -83,15 +86,16 @@ pub(crate) async fn run(
     }
 }
 
+/// Returns whether it has read marks, or found that it is too early; otherwise it has made a connection.
 async fn round(
     all: &LowWaterMarks,
     database: &Database,
     clock: &Clock,
     reader: &mut Option<Reader>,
-) -> Result<(), DatabaseError> {
+) -> Result<bool, DatabaseError> {
     let Some(reader) = reader.as_mut().filter(|open| !open.client.is_closed()) else {
         *reader = Some(Reader::open(database, clock).await?);
-        return Ok(());
+        return Ok(false);
     };
     let mut pairs = all.stale();
     pairs.truncate(PAIRS_PER_ROUND);
@@ -108,7 +112,7 @@ async fn round(
         heads = reader.read_marks(&pairs, true).await?;
     }
     // A transaction that can have drawn an id is still running, or the tables were replaced meanwhile: try again in the next round.
-    let Some(heads) = heads.filter(|_| !reader.client.is_closed()) else { return Ok(()) };
+    let Some(heads) = heads.filter(|_| !reader.client.is_closed()) else { return Ok(true) };
     let mark = |found: Option<(i32, i32, Option<i64>)>| {
         found.map(|(queue_id, era, head)| {
             let low = head.unwrap_or(i64::MAX).min(reader.drawn.last_id + 1);
@@ -117,7 +121,7 @@ async fn round(
     };
     all.store(&pairs, heads.into_iter().map(mark));
     reader.drawn = read_drawn_ids(&reader.client).await?;
-    Ok(())
+    Ok(true)
 }
 
 impl Reader {
