@@ -15,10 +15,11 @@ mod path;
 mod replication;
 
 pub use config::{
-    ClientLimits, Config, ConfigError, Discipline, DispatchConfig, Distribution, Document, Failover, FailoverPool,
-    FileError, Hash, Hedge, LogConfig, LogFormat, LogLevel, LogOutput, LoggedKeys, Lookup, MultiGet, Operations,
-    PartFailure, PoolConfig, PoolFile, ProxyFile, Reads, RecordsConfig, RouteConfig, ServerConfig, Shadow, Stamps,
-    Timeouts, TlsConfig, TlsConfigError, TransportConfig, WarmUp, Writes,
+    ClientLimits, CommandGroup, Commands, Config, ConfigError, Discipline, DispatchConfig, Distribution, Document,
+    Failover, FailoverPool, FileError, Hash, Hedge, ListenerConfig, LogConfig, LogFormat, LogLevel, LogOutput,
+    LoggedKeys, Lookup, MultiGet, Operations, PartFailure, PoolConfig, PoolFile, ProxyFile, RateLimit, Reads,
+    RecordsConfig, RouteConfig, ServerConfig, Shadow, Stamps, Timeouts, TlsConfig, TlsConfigError, TransportConfig,
+    WarmUp, Writes,
 };
 pub use control::{FromManager, ProxyError, Running, Totals, check_tls_files, start, start_with};
 pub use observe::log::event::ProcessEvent;

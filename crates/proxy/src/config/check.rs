@@ -1,6 +1,7 @@
 //! Checks a configuration as a whole. `check_pool` checks each pool, and `check_shared` the servers that pools have in common.
 
 use crate::config::ConfigError;
+use crate::config::listener::ListenerConfig;
 use crate::config::pool::{PoolConfig, Writes};
 use crate::config::proxy::{Config, Discipline, MultiGet, SLOTS_MAX, Stamps, share};
 use configuration::proposal;
@@ -10,8 +11,8 @@ use std::time::Duration;
 /// The most backends in all pools.
 const BACKENDS_MAX: usize = 250;
 const LOOPS_MAX: usize = 250;
-/// The most addresses of all pools together.
-const POOL_LISTENERS_MAX: usize = 250;
+/// The most listeners of the proxy and all pools together.
+const LISTENERS_MAX: usize = 250;
 const ROUTES_MAX: usize = 250;
 /// The length of the longest key: no longer prefix can match.
 const PREFIX_BYTES_MAX: usize = 250;
@@ -136,25 +137,36 @@ impl Config {
     }
 
     fn check_addresses(&self) -> Result<(), ConfigError> {
-        let of_pools: usize = self.pools.iter().map(|pool| pool.listen.len()).sum();
-        if of_pools > POOL_LISTENERS_MAX {
-            let problem = format!("{of_pools} addresses of pools in all; at most {POOL_LISTENERS_MAX} are supported");
+        let count = self.listeners().count();
+        if count > LISTENERS_MAX {
+            let problem =
+                format!("{count} addresses of the proxy and its pools; at most {LISTENERS_MAX} are supported");
             return Err(ConfigError::at("pools", problem));
         }
         let keys: Vec<String> = self.listener_keys().collect();
-        let mut earlier = Vec::new();
-        for ((listen, pool), key) in self.listeners().zip(keys) {
-            let read = address(&key, listen)?;
+        let mut earlier: Vec<(Address, Option<usize>, &ListenerConfig)> = Vec::new();
+        for ((listener, pool), key) in self.listeners().zip(keys) {
+            listener.check_commands(&key)?;
+            let read = address(&key, &listener.address)?;
             let is_any_port = read.host_port().is_some_and(|host_port| host_port.port() == 0);
-            if let Some((_, other)) = earlier.iter().find(|(known, _)| *known == read && !is_any_port) {
-                let problem = match other {
-                    Some(_) if *other != pool => "another pool listens there; give each pool an address of its own",
-                    None if pool.is_some() => "the proxy listens there for all pools; give this pool another address",
-                    _ => "this address is given twice; leave one of them out",
-                };
-                return Err(ConfigError::value(key, quoted(listen), problem));
+            let same = earlier.iter().find(|(known, ..)| *known == read).map(|&(_, other, known)| (other, known));
+            let problem = match same {
+                // The kernel gives each another port. But after a reload, the proxy could not distinguish their clients.
+                Some((_, known)) if is_any_port => (known.commands() != listener.commands())
+                    .then_some("another listener with this address allows other commands; give each a port of its own"),
+                Some((Some(other), _)) if Some(other) != pool => {
+                    Some("another pool listens there; give each pool an address of its own")
+                }
+                Some((None, _)) if pool.is_some() => {
+                    Some("the proxy listens there for all pools; give this pool another address")
+                }
+                Some(_) => Some("this address is given twice; leave one of them out"),
+                None => None,
+            };
+            if let Some(problem) = problem {
+                return Err(ConfigError::value(key, quoted(&listener.address), problem));
             }
-            earlier.push((read, pool));
+            earlier.push((read, pool, listener));
         }
         if self.transport.tls.handshake_timeout.is_zero() {
             return Err(ConfigError::value("tls-handshake-timeout", "\"0s\"", "no client could be in time; give more"));
@@ -164,7 +176,7 @@ impl Config {
         let Address::Tcp(host_port) = &read else {
             return Err(ConfigError::value("metrics", quoted(metrics), "metrics are served at HOST:PORT only"));
         };
-        if host_port.port() != 0 && self.listeners().any(|(listen, _)| listen == metrics) {
+        if host_port.port() != 0 && self.listeners().any(|(listener, _)| listener.address == *metrics) {
             return Err(ConfigError::value("metrics", quoted(metrics), "clients connect there; give another port"));
         }
         Ok(())

@@ -2,14 +2,16 @@
 //! examples/proxy/reference.toml describes.
 
 use crate::config::client_limits::ClientLimits;
+use crate::config::listener::{ListenerConfig, opt_listeners};
 use crate::config::logging::{LogConfig, LogFormat, LogLevel, LoggedKeys};
 use crate::config::named::named;
 use crate::config::operations::Operations;
 use crate::config::pool::{
-    Failover, FailoverPool, Hedge, PoolConfig, Reads, RouteConfig, ServerConfig, Shadow, Timeouts, WarmUp, Writes,
+    Failover, FailoverPool, Hedge, PoolConfig, RateLimit, Reads, RouteConfig, ServerConfig, Shadow, Timeouts, WarmUp,
+    Writes,
 };
 use crate::config::proxy::{Config, Discipline, MultiGet, PartFailure, RecordsConfig, Stamps};
-use crate::config::text::{opt_list, opt_tag, opt_times};
+use crate::config::text::{opt_tag, opt_times};
 use crate::config::transport::{TlsConfig, TransportConfig};
 use crate::config::{ConfigError, Distribution, Hash};
 use configuration::text::{opt_size, opt_time};
@@ -37,8 +39,8 @@ named!(DispatchConfig { Pipelined = "pipelined", PerBackend = "per-backend", Sha
 #[serde(rename_all = "kebab-case", deny_unknown_fields, expecting = "a table")]
 #[allow(missing_docs, reason = "the keys are those of Config")]
 pub struct ProxyFile {
-    #[serde(with = "opt_list", default)]
-    pub listen: Option<Vec<String>>,
+    #[serde(with = "opt_listeners", default)]
+    pub listen: Option<Vec<ListenerConfig>>,
     /// Whether another process passes the listening sockets, so that none need be opened. Not a key of the file.
     #[serde(skip)]
     pub is_given_sockets: bool,
@@ -116,8 +118,8 @@ pub struct ProxyFile {
 #[allow(missing_docs, reason = "the keys are those of PoolConfig")]
 pub struct PoolFile {
     pub name: Option<String>,
-    #[serde(with = "opt_list", default)]
-    pub listen: Option<Vec<String>>,
+    #[serde(with = "opt_listeners", default)]
+    pub listen: Option<Vec<ListenerConfig>>,
     pub servers: Option<Vec<ServerConfig>>,
     pub distribution: Option<Distribution>,
     pub hash: Option<Hash>,
@@ -132,6 +134,7 @@ pub struct PoolFile {
     pub warm_up: Option<WarmUp>,
     pub shadow: Option<Shadow>,
     pub flush: Option<bool>,
+    pub rate_limit: Option<RateLimit>,
     #[serde(with = "opt_times", default)]
     pub timeouts: Option<Timeouts>,
     pub failures: Option<u32>,
@@ -346,7 +349,7 @@ impl PoolFile {
     fn overridden_by(self, by: PoolFile) -> PoolFile {
         overridden!(PoolFile, self, by, {
             name, listen, servers, distribution, hash, hash_tag, replicas, writes, reads, failover, hedge, failover_pool,
-            warm_up, shadow, flush, timeouts, failures, ready_servers
+            warm_up, shadow, flush, rate_limit, timeouts, failures, ready_servers
         }, {})
     }
 
@@ -371,6 +374,7 @@ impl PoolFile {
             warm_up: self.warm_up,
             shadow: self.shadow,
             flush: self.flush.unwrap_or(defaults.flush),
+            rate_limit: self.rate_limit,
             timeouts: self.timeouts.unwrap_or(defaults.timeouts),
             failures: self.failures.unwrap_or(defaults.failures),
             ready_servers: self.ready_servers.unwrap_or(defaults.ready_servers),

@@ -32,8 +32,9 @@ use crate::path::dispatch::dispatcher::Dispatcher;
 use crate::path::event_loop::{EventLoop, LoopEnd, MAILBOX};
 use crate::path::jobs::Jobs;
 use crate::path::journal::Journal;
+use crate::path::listeners::Listeners;
 use crate::path::messages::{AcceptMessage, LoopMessage};
-use crate::path::pool_listeners::PoolListeners;
+use crate::path::rate_limits::{Buckets, RateLimits, buckets};
 use crate::path::route::Router;
 use crate::replication::pending_invalidations::PendingInvalidations;
 use clock::{Clock, Nanos};
@@ -71,6 +72,7 @@ pub(super) struct Prepared {
     pub(super) records: NewRecords,
     pub(super) inheritance: Inheritance,
     pub(super) servers: Servers,
+    pub(super) buckets: Buckets,
     pub(super) warnings: Vec<String>,
 }
 
@@ -82,7 +84,7 @@ impl Sockets {
         metrics: Option<OwnedFd>,
         itself: Option<&Running>,
     ) -> Result<Sockets, ProxyError> {
-        let listen: Vec<&str> = config.listeners().map(|(address, _)| address).collect();
+        let listen: Vec<&str> = config.listeners().map(|(listener, _)| listener.address.as_str()).collect();
         let (mut listeners, unused) = listeners::open(&listen, opened)?;
         equip(&mut listeners, &config.transport.tls)?;
         let listening = listeners.iter().map(|listening| listening.address().clone()).collect();
@@ -118,11 +120,14 @@ impl Prepared {
         let is_stopping = Arc::new(AtomicBool::new(false));
         let before = itself.and_then(|old| old.log.as_ref());
         let log = Log::prepare(config, &stats, &is_stopping, before)?;
+        let buckets = buckets(config, itself.map(|old| (&old.config, &old.buckets)), clock.now());
         let clients_open = Arc::new(AtomicUsize::new(0));
         let (mut posts, mut loops) = (Vec::new(), Vec::new());
         for (index, heartbeat) in Heartbeat::of_loops(watchdog, config.loops).into_iter().enumerate() {
             let journal = journal(config, &stats, log.as_ref(), records.0.as_ref(), index);
-            let (post, parts) = build(config, &router, &backends, &stats, &inheritance.pending, journal, index)?;
+            let limits = RateLimits::new(config, &buckets, &router, &tally.loops[index]);
+            let own = (journal, limits);
+            let (post, parts) = build(config, &router, &backends, &stats, &inheritance.pending, own, index)?;
             let event_loop = EventLoop::new(parts.poller, parts.mailbox, parts.core, clients_open.clone(), heartbeat);
             loops.push(Worker::prepare(format!("loop-{index}"), move || event_loop.run())?);
             posts.push(post);
@@ -151,6 +156,7 @@ impl Prepared {
             records,
             inheritance,
             servers,
+            buckets,
             warnings,
         })
     }
@@ -261,7 +267,7 @@ fn prepare_accepting(
         clients_open,
         clients_max: config.clients_max,
         limits: config.client_limits.clone(),
-        pools: PoolListeners::new(config),
+        configured: Listeners::new(config),
         addresses: Addresses::default(),
         counters,
     };
@@ -332,7 +338,7 @@ fn build(
     backends: &[Backend],
     stats: &Stats,
     pending: &[PendingInvalidations],
-    journal: Journal,
+    (journal, rate_limits): (Journal, Option<RateLimits>),
     index: usize,
 ) -> Result<(Post<LoopMessage>, Parts), ProxyError> {
     let poller = Poller::new()?;
@@ -350,6 +356,7 @@ fn build(
         progressed: Nanos::UNSET,
         jobs: Jobs::new(config),
         answered: Vec::new(),
+        rate_limits,
         dispatcher: Dispatcher::new(
             config,
             router.clone(),

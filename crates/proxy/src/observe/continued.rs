@@ -43,6 +43,7 @@ impl Continued for LoopCounters {
             replies_refused_memory,
             replies_refused_order,
             values_refused_memory,
+            commands_refused,
             parts_failed,
             order_waits,
             records_dropped,
@@ -69,6 +70,7 @@ impl Continued for LoopCounters {
             replies_refused_memory,
             replies_refused_order,
             values_refused_memory,
+            commands_refused,
             parts_failed,
             order_waits,
             records_dropped,
@@ -93,6 +95,7 @@ impl Continued for PoolCounters {
             shadowed,
             writes_degraded,
             withheld_reads,
+            rate_limited,
         } = self;
         vec![
             reads,
@@ -106,6 +109,7 @@ impl Continued for PoolCounters {
             shadowed,
             writes_degraded,
             withheld_reads,
+            rate_limited,
         ]
     }
 }

@@ -4,8 +4,8 @@
 use crate::config::ClientLimits;
 use crate::observe::counters::AcceptCounters;
 use crate::path::addresses::Addresses;
+use crate::path::listeners::{Listener, Listeners};
 use crate::path::messages::{AcceptMessage, ClientOrigin, LoopMessage};
-use crate::path::pool_listeners::{PoolListener, PoolListeners};
 use net::{Connection, Listening, Mailbox, Poller, Post, Ready, Refused, Token};
 use std::collections::VecDeque;
 use std::io;
@@ -32,7 +32,7 @@ pub(crate) struct Acceptor {
     pub(crate) clients_open: Arc<AtomicUsize>,
     pub(crate) clients_max: usize,
     pub(crate) limits: ClientLimits,
-    pub(crate) pools: PoolListeners,
+    pub(crate) configured: Listeners,
     pub(crate) addresses: Addresses,
     pub(crate) counters: Arc<AcceptCounters>,
 }
@@ -100,10 +100,12 @@ impl Acceptor {
                         drop(sender);
                     }
                     AcceptMessage::Adopt { connection, listener } => {
-                        let pool = listener.as_deref().and_then(|address| self.pools.named(address));
-                        let is_known = pool.is_some() || listener.is_none();
-                        let origin = if is_known { ClientOrigin::Moved } else { ClientOrigin::Leaving };
-                        self.hand_over(*connection, number, pool, origin);
+                        // The commands that a client may use do not matter when it leaves: it sends no more requests.
+                        let (listener, origin) = match self.configured.adopt(&listener) {
+                            Some(listener) => (listener, ClientOrigin::Moved),
+                            None => (self.configured.at(usize::MAX), ClientOrigin::Leaving),
+                        };
+                        self.hand_over(*connection, number, listener, origin);
                         number = number.wrapping_add(1);
                     }
                     AcceptMessage::Lend(sender) => {
@@ -144,7 +146,7 @@ impl Acceptor {
                     } else if self.has_too_many(&connection) {
                         self.counters.refused_address.add(1);
                     } else {
-                        self.hand_over(connection, *number, self.pools.at(index), ClientOrigin::New);
+                        self.hand_over(connection, *number, self.configured.at(index), ClientOrigin::New);
                         *number = number.wrapping_add(1);
                     }
                 }
@@ -162,7 +164,7 @@ impl Acceptor {
     }
 
     /// Gives a client to a loop. If the mailbox is full, the client waits.
-    fn hand_over(&mut self, connection: Connection, number: u32, pool: Option<PoolListener>, origin: ClientOrigin) {
+    fn hand_over(&mut self, connection: Connection, number: u32, listener: Listener, origin: ClientOrigin) {
         let index = number as usize % self.loops.len();
         if !self.limits.keepalive.is_zero() {
             connection.set_keepalive(self.limits.keepalive);
@@ -171,7 +173,7 @@ impl Acceptor {
         let permit = address.map(|address| self.addresses.enter(address.ip()));
         self.clients_open.fetch_add(1, Ordering::Relaxed);
         let connection = Box::new(connection);
-        self.loops[index].waiting.push_back(LoopMessage::Client { connection, number, permit, pool, origin });
+        self.loops[index].waiting.push_back(LoopMessage::Client { connection, number, permit, listener, origin });
         self.give(index);
     }
 

@@ -11,8 +11,8 @@ use crate::observe::watchdog::Heartbeat;
 use crate::path::addresses::Permit;
 use crate::path::core::{Core, reuse};
 use crate::path::job::{JobId, SessionRef};
+use crate::path::listeners::Listener;
 use crate::path::messages::{AcceptMessage, ClientOrigin, DrainLimits, LoopMessage, NewestAcceptor};
-use crate::path::pool_listeners::PoolListener;
 use crate::path::session::{Gone, Progress, Session};
 use clock::Nanos;
 use net::{Buffers, Connection, Mailbox, Poller, Ready, Refused, Token};
@@ -274,10 +274,10 @@ impl EventLoop {
     fn handle_messages(&mut self) {
         while let Some(message) = self.mailbox.take() {
             match message {
-                LoopMessage::Client { connection, number, permit, pool, origin } => {
+                LoopMessage::Client { connection, number, permit, listener, origin } => {
                     // A client that moves was counted when it was accepted.
                     self.core.journal.counters.clients_accepted.add(u64::from(origin == ClientOrigin::New));
-                    let added = self.add_client(*connection, (number, pool), permit);
+                    let added = self.add_client(*connection, (number, listener), permit);
                     if let Some(slot) = added.filter(|_| origin == ClientOrigin::Leaving) {
                         self.sessions[slot].leave();
                     }
@@ -306,7 +306,7 @@ impl EventLoop {
     fn add_client(
         &mut self,
         mut connection: Connection,
-        (number, pool): (u32, Option<PoolListener>),
+        (number, listener): (u32, Listener),
         permit: Option<Permit>,
     ) -> Option<usize> {
         let entry = self.sessions.vacant_entry();
@@ -317,7 +317,7 @@ impl EventLoop {
             if connection.is_handshaking() {
                 self.handshakes.push_back((self.core.turn + self.core.settings.handshake_timeout, slot, number));
             }
-            let mut session = Session::new(connection, (slot as u32, number, pool), permit, self.core.turn);
+            let mut session = Session::new(connection, (slot as u32, number, listener), permit, self.core.turn);
             session.begin_paused();
             self.core.jobs.clients.open(session.reference(), address);
             if self.core.jobs.clients.is_crowded() {
@@ -479,8 +479,8 @@ impl EventLoop {
     fn hand_to_successor(&mut self, slot: usize) {
         let session = self.sessions.remove(slot);
         self.core.jobs.clients.close(session.reference());
-        let (number, pool) = (session.number(), session.pool());
-        let listener = pool.map(|pool| self.core.settings.pool_listeners.address(pool));
+        let number = session.number();
+        let listener = self.core.settings.listeners.leave(session.listener());
         let mut connection = session.into_connection();
         match self.poller.remove(&mut connection) {
             Ok(()) => {
@@ -513,9 +513,10 @@ impl EventLoop {
         self.core.settings.is_moving = false;
         self.core.jobs.clients.notes_idle = false;
         for (number, message) in std::mem::take(&mut self.moving) {
-            if let AcceptMessage::Adopt { connection, listener } = message {
-                let pool = listener.and_then(|address| self.core.settings.pool_listeners.named(&address));
-                _ = self.add_client(*connection, (number, pool), None);
+            if let AcceptMessage::Adopt { connection, listener } = message
+                && let Some(listener) = self.core.settings.listeners.adopt(&listener)
+            {
+                _ = self.add_client(*connection, (number, listener), None);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::observe::histograms::HistogramRequest;
 use crate::path::addresses::Permit;
-use crate::path::pool_listeners::PoolListener;
+use crate::path::listeners::{FormerListener, Listener};
 use clock::Nanos;
 use net::{Connection, Endpoint, Inherited, Post, Refused};
 use std::io;
@@ -15,9 +15,8 @@ use std::time::Duration;
 pub(crate) enum AcceptMessage {
     /// Send duplicates of the listening sockets, for another process or another configuration.
     Lend(SyncSender<io::Result<Vec<Inherited>>>),
-    /// Accept this client, which another set of loops has served until now. `listener` is the address where it connected, if that is
-    /// the listener of a pool.
-    Adopt { connection: Box<Connection>, listener: Option<Arc<str>> },
+    /// Accept this client, which another set of loops has served until now. `listener` is where it has connected.
+    Adopt { connection: Box<Connection>, listener: FormerListener },
     /// Stop accepting, and leave the files of unix sockets to the process that listens now. The sender is dropped when accepting
     /// has stopped. Clients are still adopted, and move on with those of this configuration.
     Retire(SyncSender<()>),
@@ -39,12 +38,12 @@ pub(crate) enum ClientOrigin {
 /// A message to an event loop.
 #[derive(Debug)]
 pub(crate) enum LoopMessage {
-    /// Serve this client. `pool` is the pool on whose listener it connected, if it was the listener of a pool.
+    /// Serve this client.
     Client {
         connection: Box<Connection>,
         number: u32,
         permit: Option<Permit>,
-        pool: Option<PoolListener>,
+        listener: Listener,
         origin: ClientOrigin,
     },
     /// The name of a backend resolves to another address.

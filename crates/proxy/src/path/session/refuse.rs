@@ -48,10 +48,7 @@ impl Session {
     /// Refuses a client that speaks the binary protocol, in that protocol. Returns nothing if it speaks the text protocol.
     pub(super) fn refuse_binary(&mut self, unread: &[u8], core: &mut Core) -> Option<Taken> {
         let refusal = match first_bytes(unread, NOT_BINARY) {
-            FirstBytes::Text => {
-                self.is_new = false;
-                return None;
-            }
+            FirstBytes::Text => return None,
             FirstBytes::Incomplete => return Some(Taken::Incomplete),
             FirstBytes::Binary { refusal } => refusal,
         };
@@ -74,7 +71,7 @@ impl Session {
             job.reply_override = Some(error.line());
             let sequence = job.sequence;
             self.note_access(&deletion, Access::Write, sequence);
-            core.dispatch(id, &deletion);
+            core.send(id, &deletion);
             return self.push(id, core);
         }
         job.reply.extend_from_slice(error.line());
