@@ -416,7 +416,6 @@ class Writer(threading.Thread):
         self.ended(line, *expected)
         return None
 
-
     def flush(self) -> None:
         """Send a `flush_all`, which the listener does not allow. It must not take anything from the servers."""
         connection = self.source.choice(self.connections)

@@ -254,15 +254,28 @@ def half_value(place, source):
 
 def writer_that_may_only_read(place, source):
     """Send commands that the listener does not allow. Each has one error, and its value is not read as commands."""
-    forbidden = [b"delete large:1\r\n", b"md large:1 q\r\n", b"flush_all\r\n", b"stats\r\n", b"incr large:1 1\r\n"]
-    forbidden += [b"touch large:1 1\r\n", b"gat 1 large:1 large:2\r\n", b"mg large:1 T1 q\r\n", b"mg w:x N9 v\r\n"]
+    forbidden = [
+        b"delete large:1\r\n",
+        b"md large:1 q\r\n",
+        b"flush_all\r\n",
+        b"stats\r\n",
+        b"incr large:1 1\r\n",
+    ]
+    forbidden += [
+        b"touch large:1 1\r\n",
+        b"gat 1 large:1 large:2\r\n",
+        b"mg large:1 T1 q\r\n",
+        b"mg w:x N9 v\r\n",
+    ]
     with place.connect_reader() as stream:
         sent, expected = [], []
         for _ in range(source.randrange(1, 30)):
             text = source.choice(forbidden)
             if source.random() < 0.5:
                 value = b"flush_all\r\ndelete large:1\r\n" * source.choice(FORBIDDEN_LINES)
-                name = source.choice([b"set large:1 0 0 %d", b"add new 0 0 %d", b"ms large:1 %d q", b"cas a 0 0 %d 1"])
+                name = source.choice(
+                    [b"set large:1 0 0 %d", b"add new 0 0 %d", b"ms large:1 %d q", b"cas a 0 0 %d 1"]
+                )
                 text = name % len(value) + b"\r\n" + value + b"\r\n"
             sent.append(text + b"mn\r\n")
             expected.append(b"CLIENT_ERROR %s" % text.split()[0])
@@ -274,7 +287,11 @@ def writer_that_may_only_read(place, source):
         lines = stream.makefile("rb")
         for start in expected:
             line, end = lines.readline(), lines.readline()
-            if not line.startswith(start) or b"is not allowed on this listener" not in line or end != b"MN\r\n":
+            if (
+                not line.startswith(start)
+                or b"is not allowed on this listener" not in line
+                or end != b"MN\r\n"
+            ):
                 return f"a writer that may only read: {line!r} and {end!r} instead of {start!r}"
     return None
 

@@ -93,7 +93,8 @@ class Proxy:
         self.control = folder / "control"
         config = folder / "proxy.toml"
         config.write_text(
-            f'listen = ["127.0.0.1:0", "tls:127.0.0.1:0", {{ address = "127.0.0.2:0", allow = ["read"] }}]\nmetrics = "127.0.0.1:0"\nloops = 2\n'
+            f'listen = ["127.0.0.1:0", "tls:127.0.0.1:0", {{ address = "127.0.0.2:0", allow = ["read"] }}]\n'
+            f'metrics = "127.0.0.1:0"\nloops = 2\n'
             f'control = "{self.control}"\ntls-certificate = "{certificate}"\ntls-key = "{key}"\n'
             f'tls-handshake-timeout = "1s"\nclient-request-timeout = "3s"\nclient-unread-timeout = "5s"\n'
             f'metrics-timeout = "2s"\nlog-format = "json"\nslow-requests = "1ms"\n{DISCIPLINES[discipline]}\n'
@@ -101,7 +102,7 @@ class Proxy:
             f'timeouts = {{ connect = "10s", read = "10s", write = "10s" }}\n'
             f'[[pools]]\nname = "wild"\nservers = {json.dumps([server.address for server in wild])}\n'
             f'timeouts = {{ connect = "{WILD_TIMEOUT_S}s", read = "{WILD_TIMEOUT_S}s", write = "{WILD_TIMEOUT_S}s" }}\n'
-            f'rate-limit = {{ per-second = 300, burst = 100 }}\n'
+            f"rate-limit = {{ per-second = 300, burst = 20 }}\n"
             f'[[routes]]\nprefix = "w:"\npool = "wild"\n'
         )
         command = [str(WAYSTAGE), "proxy", "--config", str(config)]
@@ -252,9 +253,7 @@ class Run:
         # The first scrape and the first requests open what stays open.
         proxy.metrics()
         self.before = {"descriptors": proxy.descriptors() + SPARE_DESCRIPTORS, "threads": proxy.threads()}
-        place = Place(
-            proxy.port, proxy.tls_port, proxy.metrics_port, proxy.reading_port, str(proxy.control)
-        )
+        place = Place(proxy.port, proxy.tls_port, proxy.metrics_port, proxy.reading_port, str(proxy.control))
         until = time.monotonic() + seconds
         with (self.folder / "load.txt").open("w") as output:
             self.load = start_load(proxy.port, seconds, self.folder / "load.json", output)
