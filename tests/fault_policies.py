@@ -143,8 +143,11 @@ POLICIES = (
                     "reads": "any",
                     "failover": "on-error",
                     "distribution": "rendezvous",
+                    "delete-pools": ["far"],
                 },
             ),
+            # It has no values of clients, but receives their deletes.
+            Pool("far", 2, {"replicas": 2}),
         ),
         {"dispatch": "per-backend", "readers": 6, "writers": 4, "queue": 5000, "part-failure": "error"},
     ),
@@ -302,6 +305,8 @@ def proxy_file(
         for key, reference in references.items():
             if key in settings:
                 settings[key] = {**settings[key], reference: settings[key][reference] + spelling.suffix}
+        if "delete-pools" in settings:
+            settings["delete-pools"] = [name + spelling.suffix for name in settings["delete-pools"]]
         settings["timeouts"] = {**TIMEOUTS, **settings.get("timeouts", {})}
         return {"name": one.name + spelling.suffix, "servers": servers, **settings}
 

@@ -168,6 +168,26 @@ def test_a_service_manager_that_does_not_read_delays_the_start_by_a_moment(tmp_p
             connect(port).close()
 
 
+def test_a_signal_does_not_discard_a_report_that_waits(tmp_path):
+    (port,) = free_ports(1)
+    file = write(tmp_path / "proxy.toml", port)
+    with socket_of(tmp_path / "notify") as manager:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other, pytest.raises(BlockingIOError):
+            other.setblocking(False)
+            while True:
+                other.sendto(b"X=1", manager.name)
+        with proxy(file, NOTIFY_SOCKET=manager.name) as (process, log):
+            # The proxy serves, and its report waits for a second at most.
+            time.sleep(0.2)
+            process.send_signal(signal.SIGHUP)
+            time.sleep(0.2)
+            reports = (report for _ in range(1000) if "X" not in (report := manager.receive()))
+            assert next(reports)["READY"] == "1"
+            assert "RELOADING" in next(reports)
+            assert next(reports)["READY"] == "1"
+        assert not any("cannot report" in line for line in log.lines)
+
+
 def test_signs_of_life_are_sent_by_an_idle_proxy_also_after_a_reload(manager, tmp_path):
     file = write(tmp_path / "proxy.toml", 0)
     with proxy(file, "--loops", "2", NOTIFY_SOCKET=manager.name, WATCHDOG_USEC="800000") as (process, _):

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 from honesty_contrasts import CONTRASTS
+from honesty_covariate import COVARIATES
 from honesty_steady import STEADY, autoregressive
 from scenario import FLAGGED, Outcome, Scenario
 from scipy.special import ndtri
@@ -269,6 +270,7 @@ SCENARIOS = [
     Scenario("positive control of 50 us", control),
     Scenario("interaction in a 2^3 design, three blocks", effects),
     *CONTRASTS,
+    *COVARIATES,
     Scenario("planted warm-up found", planted_warm_up, 0.9, None),
     *STEADY,
     Scenario("knee of a known curve", knees, 0.93, None, given=0.9, slow=True),

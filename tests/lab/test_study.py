@@ -13,7 +13,8 @@ from waylab.cli.study.runs import StudyRun
 from waylab.errors import LabError
 from waylab.plan import make_plan
 from waylab.spec import QUICK, read_spec, read_study, write_specs
-from waylab.spec.study import calibration_spec, toml_text
+from waylab.spec.calibration import calibration_spec
+from waylab.spec.study import toml_text
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 STUDIES = sorted((EXPERIMENTS / "studies").glob("*.toml"))
@@ -43,12 +44,14 @@ def test_the_calibration_of_a_study_is_one_configuration_of_its_hosts(path, tmp_
     if study.calibration is None:
         assert "cores" not in path.read_text() or path.stem.startswith("c18"), "links are the limit of c18"
         return
-    content = calibration_spec(study, study.calibration, 0.4)
+    content = calibration_spec(
+        study.with_cores(0.4).experiments[study.calibration.experiment], study.calibration
+    )
     (tmp_path / "calibration.toml").write_text(toml_text(content))
     for scale in (QUICK, "full"):
         spec = read_spec(tmp_path / "calibration.toml", scale)
         trials = make_plan(spec).trials
-        assert [trial.block for trial in trials] == [1, 2, 3] and len(
+        assert [trial.block for trial in trials] == [1, 2, 3, 4, 5] and len(
             {one.configuration for one in trials}
         ) == 1
         assert spec.testbed.hosts[study.calibration.host].cores == 0.4

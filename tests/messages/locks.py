@@ -57,7 +57,8 @@ def draw(event: str, chance: random.Random) -> Lock:
         rows = f"WHERE deleted_at IS NULL ORDER BY random() LIMIT {chance.randint(1, 2)}"
         return Lock("rows of queues", f"SELECT name FROM queue {rows} FOR UPDATE")
     step = "(SELECT max(step) FROM waystage_schema)"
-    return Lock("fence", f"SELECT pg_advisory_xact_lock(1463904085, {step})", is_awaited=True)
+    schema = "(SELECT relnamespace::integer FROM pg_class WHERE oid = 'waystage_schema'::regclass)"
+    return Lock("fence", f"SELECT pg_advisory_xact_lock(1463877632 + {step}, {schema})", is_awaited=True)
 
 
 def request(

@@ -49,6 +49,8 @@ class Trial:
     role: str = ""
     # Times of system and load are already multiplied by it, and rates divided.
     time_scale: float = 1.0
+    # What contrasts are adjusted for, and is therefore measured: `machine_speed` or nothing ("").
+    covariate: str = ""
 
     @property
     def expected_s(self) -> float:
@@ -100,6 +102,7 @@ def make_plan(spec: Spec) -> Plan:
                     assignment=settings.assignment,
                     role=_role(spec.predict, levels),
                     time_scale=spec.testbed.time_scale,
+                    covariate=spec.design.covariate,
                 )
             )
     return Plan(tuple(trials))

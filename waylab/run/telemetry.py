@@ -13,6 +13,7 @@ from typing import IO
 
 import psutil
 
+from waylab.run.speed import SpeedProbe
 from waylab.runfolder import paths
 from waylab.testbed import COUNTERS, Process, RunDatabase, Testbed
 
@@ -34,6 +35,8 @@ MACHINE_COLUMNS = [
     "memory_available_bytes",
     "network_sent_bytes",
 ]
+# Only in trials whose design has the speed of the machine as a covariate.
+PROBE_COLUMNS = ["probes", "probe_cpu_s"]
 
 
 class Telemetry:
@@ -45,8 +48,10 @@ class Telemetry:
         processes: list[Process],
         testbed: Testbed,
         database: RunDatabase | None = None,
+        probe: SpeedProbe | None = None,
     ) -> None:
         self._testbed = testbed
+        self._probe = probe
         self._database = database
         self._database_file: IO[str] | None = None
         self._database_written_s = -_DATABASE_INTERVAL_S
@@ -68,7 +73,7 @@ class Telemetry:
         self._process_rows = csv.writer(self._process_file)
         self._machine_rows = csv.writer(self._machine_file)
         self._process_rows.writerow(PROCESS_COLUMNS)
-        self._machine_rows.writerow(MACHINE_COLUMNS)
+        self._machine_rows.writerow([*MACHINE_COLUMNS, *(PROBE_COLUMNS if probe else [])])
 
     def __enter__(self) -> "Telemetry":
         self.sample()
@@ -87,9 +92,13 @@ class Telemetry:
             self._hosts_file.close()
         self._process_file.close()
         self._machine_file.close()
+        if self._probe:
+            self._probe.close()
 
     def sample(self) -> None:
         """Write one row for each process that still runs, and one for the machine."""
+        if self._probe:
+            self._probe.run()
         for name, process in self._watched:
             try:
                 with process.oneshot():
@@ -118,6 +127,7 @@ class Telemetry:
                 os.getloadavg()[0],
                 psutil.virtual_memory().available,
                 network.bytes_sent if network else 0,
+                *([self._probe.count, round(self._probe.cpu_s, 9)] if self._probe else []),
             ]
         )
 

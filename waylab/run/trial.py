@@ -16,6 +16,7 @@ from waylab.plan import Trial
 from waylab.run.accounting import cpu_accounting
 from waylab.run.environment import machine_now
 from waylab.run.refused import forget_refused, keep_refused
+from waylab.run.speed import SpeedProbe
 from waylab.run.telemetry import INTERVAL_S, Telemetry
 from waylab.runfolder import paths
 from waylab.runfolder.files import encoded, read, write, write_bytes
@@ -28,6 +29,7 @@ from waylab.runfolder.trial import (
     ProcessOutcome,
     TrialOutcome,
 )
+from waylab.spec import MACHINE_SPEED
 from waylab.testbed import Process, Programs, RunDatabase, RunningSystem, Testbed, running_system
 
 # For prefill and connecting, in addition to warm-up and test time.
@@ -67,7 +69,8 @@ def run_trial(
                 system.prefill(addresses)
             counted["before"] = database.counters() if database else None
             loads = system.start_load(addresses)
-            with Telemetry(directory, system.processes, testbed, database) as telemetry:
+            probe = SpeedProbe() if trial.covariate == MACHINE_SPEED else None
+            with Telemetry(directory, system.processes, testbed, database, probe) as telemetry:
                 _watch(trial, system, loads, telemetry, lambda: tick(time.monotonic() - started_s))
             ending.enter_context(testbed.without_quotas())
             _check_summaries(system, loads, directory)

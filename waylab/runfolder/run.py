@@ -42,6 +42,7 @@ class DesignSettings(Struct, frozen=True, kw_only=True):
     blocks: int  # number of blocks
     seed: int  # seed of the order within the blocks
     order: str  # random or mirrored
+    covariate: str = ""  # machine_speed, or empty: what contrasts are adjusted for
 
 
 class GateLimits(Struct, frozen=True, kw_only=True):
@@ -230,6 +231,7 @@ class PlannedTrial(Struct, frozen=True, kw_only=True):
     role: str  # calibration, held-out or ""
     expected_s: float  # expected duration in seconds
     time_scale: float = 1.0  # seconds of this trial for one second of the described hosts
+    covariate: str = ""  # what is measured to adjust contrasts: machine_speed, or empty
 
     def __post_init__(self) -> None:
         """Check the name of the trial's folder, and the description."""

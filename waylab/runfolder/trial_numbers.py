@@ -170,6 +170,7 @@ class CpuUse(Struct, frozen=True, kw_only=True):
     foreign_share: float | None = None  # CPU time of other programs, as a share of the machine
     busy_share: float | None = None  # time that was not idle, as a share of the machine
     steal_share: float | None = None  # steal time, as a share of the machine
+    probe_ns: float | None = None  # mean CPU time of a fixed computation in nanoseconds; null without it
 
 
 class LinkUse(Struct, frozen=True, kw_only=True):

@@ -3,6 +3,7 @@
 Step 1 of an experiment. Knows nothing of processes or results.
 """
 
+from waylab.spec.calibration import CALIBRATION, calibration_spec
 from waylab.spec.design import Labels, configurations, matches
 from waylab.spec.factors import Factor, Level, apply_level, resolve_key
 from waylab.spec.hosts import PROFILES, Assignment, HostSettings, TestbedSettings
@@ -10,6 +11,7 @@ from waylab.spec.quantities import mean_of_variate_s, size_bytes
 from waylab.spec.read import read_spec, spec_as_dict
 from waylab.spec.scales import FULL, QUICK, SCALES, at_scale
 from waylab.spec.schema import (
+    MACHINE_SPEED,
     Compare,
     Design,
     Gates,
@@ -19,15 +21,7 @@ from waylab.spec.schema import (
     StoppingSettings,
 )
 from waylab.spec.settings import Backends, Database, Load, Messages, Proxy
-from waylab.spec.study import (
-    CALIBRATION,
-    Study,
-    calibration_spec,
-    read_study,
-    toml_text,
-    with_changes,
-    write_specs,
-)
+from waylab.spec.study import Study, read_study, toml_text, with_changes, write_specs
 from waylab.spec.systems import System, SystemUnderTest
 from waylab.spec.time_scale import at_time_scale
 from waylab.spec.variates import mean_size_bytes, mean_time_s
@@ -35,6 +29,7 @@ from waylab.spec.variates import mean_size_bytes, mean_time_s
 __all__ = [
     "CALIBRATION",
     "FULL",
+    "MACHINE_SPEED",
     "PROFILES",
     "QUICK",
     "SCALES",

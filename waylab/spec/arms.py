@@ -98,7 +98,8 @@ def arms_spec(
         "hypothesis": f"{arms[1].given} is no worse than {arms[0].given} by more than {100 * margin:g} %.",
         "factors": content.get("factors", {})
         | {FACTOR: {A: dict(arms[0].settings), B: dict(arms[1].settings)}},
-        "design": kept | {"order": "mirrored", "blocks": blocks + blocks % 2},
+        "design": kept
+        | {"order": "mirrored", "blocks": blocks + blocks % 2, "covariate": spec.design.covariate},
         "compare": [
             {"factor": FACTOR, "baseline": A, "candidate": B, "metric": metric, "margin": margin}
             for metric in metrics

@@ -18,6 +18,10 @@ from waylab.spec.systems import System
 Pattern = tuple[tuple[str, tuple[str, ...]], ...]
 
 
+# The covariate of a design whose contrasts are adjusted for the speed of the machine.
+MACHINE_SPEED = "machine_speed"
+
+
 @dataclass(frozen=True)
 class Design:
     """Which combinations of levels are run, how often and in which order."""
@@ -29,6 +33,7 @@ class Design:
     blocks: int = setting(checks.whole(1, 1000), 3)
     seed: int = setting(checks.whole(0), 1)
     order: str = setting(checks.one_of("random", "mirrored"), "random")
+    covariate: str = setting(checks.one_of("", MACHINE_SPEED), "")
 
 
 @dataclass(frozen=True)

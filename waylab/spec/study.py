@@ -12,34 +12,13 @@ from waylab import bounded
 from waylab.errors import LabError
 from waylab.runfolder.files import write_bytes
 from waylab.runfolder.run import check_file_name
-from waylab.spec.naming import nearest_here
-from waylab.spec.tables import Table
+from waylab.spec.calibration import CalibratedHost, hosts_of, read_calibration
+from waylab.spec.tables import Table, check_keys, text
 
 _KEYS = ("name", "title", "calibration", "changes", "experiment")
-_CALIBRATION_KEYS = ("experiment", "of", "host", "throughput_per_s")
 _EXPERIMENT_KEYS = ("spec", "name", "control", "changes")
-# The name of the run that calibrates a host, and its blocks.
-CALIBRATION = "calibration"
-CALIBRATION_BLOCKS = 3
 # A larger file would be refused when it is read again, and no list of a specification is this deep.
 _DEPTH_MAX = 16
-
-
-@dataclass(frozen=True)
-class CalibratedHost:
-    """The throughput that a host must have, in one configuration of an experiment, before the study is run.
-
-    How much CPU time a request takes depends on the machine; the share of a core follows from it.
-    """
-
-    experiment: str
-    # The levels of all factors of the experiment.
-    of: Table
-    host: str
-    # Requests per second of the described hosts.
-    throughput_per_s: float
-    # The share of a core with which the search begins.
-    cores: float
 
 
 @dataclass(frozen=True)
@@ -62,7 +41,7 @@ class Study:
             self,
             experiments={
                 name: with_changes(content, change, "calibration")
-                if self.calibration.host in _hosts(content)
+                if self.calibration.host in hosts_of(content)
                 else content
                 for name, content in self.experiments.items()
             },
@@ -73,8 +52,8 @@ def read_study(path: Path) -> Study:
     """Read a study and apply its changes to its specifications."""
     content = _read(path, "study")
     try:
-        _check_keys(content, _KEYS, "")
-        name, title = _name(_text(content, "name", ""), "name"), _text(content, "title", "")
+        check_keys(content, _KEYS, "")
+        name, title = _name(text(content, "name", ""), "name"), text(content, "title", "")
         listed = content.get("experiment")
         if not isinstance(listed, list) or not listed or not all(isinstance(one, dict) for one in listed):
             raise ValueError("experiment: is missing; a study lists its specifications as [[experiment]]")
@@ -82,8 +61,8 @@ def read_study(path: Path) -> Study:
         controls = set()
         for index, one in enumerate(listed):
             where = f"experiment[{index}]"
-            _check_keys(one, _EXPERIMENT_KEYS, f"{where}.")
-            spec = path.parent / _text(one, "spec", f"{where}.")
+            check_keys(one, _EXPERIMENT_KEYS, f"{where}.")
+            spec = path.parent / text(one, "spec", f"{where}.")
             changed = _read(spec, "specification")
             for changes in (content.get("changes", {}), one.get("changes", {})):
                 changed = with_changes(changed, changes, f"{where}.changes")
@@ -95,72 +74,12 @@ def read_study(path: Path) -> Study:
                 raise ValueError(f"{where}.control: should be true or false")
             if one.get("control"):
                 controls.add(label)
-        calibration = _calibration(content["calibration"], experiments) if "calibration" in content else None
+        calibration = (
+            read_calibration(content["calibration"], experiments) if "calibration" in content else None
+        )
     except ValueError as error:
         raise LabError(f"{path}: {error}") from None
     return Study(name, title, experiments, frozenset(controls), calibration)
-
-
-def calibration_spec(study: Study, calibration: CalibratedHost, cores: float) -> Table:
-    """Return the specification that measures the calibrated configuration: its experiment, one level of a factor."""
-    content = dict(study.with_cores(cores).experiments[calibration.experiment])
-    for key in ("published", "compare", "predict", "stopping", "report"):
-        content.pop(key, None)
-    scales = content.get("scale", {})
-    kept = ("blocks", "warm_up_s", "test_time_s")
-    levels = {
-        factor: {str(level): found[str(level)]} if isinstance(found, dict) else [level]
-        for factor, level in calibration.of.items()
-        for found in (content["factors"][factor],)
-    }
-    return content | {
-        "name": CALIBRATION,
-        "question": f"Which share of a core does {calibration.host} need for "
-        f"{calibration.throughput_per_s:,.0f} requests/s?",
-        "hypothesis": "The cores that this run gives it are right within 3 %.",
-        "refuted_by": [{"metric": "failed_trials", "above": 0}],
-        "factors": levels,
-        "design": {"blocks": CALIBRATION_BLOCKS, "seed": content.get("design", {}).get("seed", 1)},
-        "scale": {
-            name: {key: value for key, value in scale.items() if key in kept} | {"blocks": CALIBRATION_BLOCKS}
-            for name, scale in scales.items()
-        },
-    }
-
-
-def _calibration(content: object, experiments: dict[str, Table]) -> CalibratedHost:
-    if not isinstance(content, dict):
-        raise ValueError("calibration: should be a table")
-    where = "calibration."
-    _check_keys(content, _CALIBRATION_KEYS, where)
-    if CALIBRATION in experiments:
-        raise ValueError(f"experiment.name = {CALIBRATION!r}: is the name of the calibration")
-    experiment, host = _text(content, "experiment", where), _text(content, "host", where)
-    if experiment not in experiments:
-        raise ValueError(
-            f"{where}experiment = {experiment!r}: is not an experiment; "
-            + nearest_here(experiment, list(experiments), "")
-        )
-    hosts = _hosts(experiments[experiment])
-    cores = hosts[host].get("cores") if isinstance(hosts.get(host), dict) else None
-    if not isinstance(cores, (int, float)) or isinstance(cores, bool):
-        raise ValueError(f"{where}host = {host!r}: is not a host of {experiment} with cores")
-    of, factors = content.get("of", {}), experiments[experiment].get("factors", {})
-    if not isinstance(of, dict) or set(of) != set(factors):
-        raise ValueError(f"{where}of: must have one level of each factor: {', '.join(sorted(factors))}")
-    for factor, level in of.items():
-        if (str(level) if isinstance(factors[factor], dict) else level) not in factors[factor]:
-            raise ValueError(f"{where}of.{factor} = {level!r}: is not a level of {experiment}")
-    rate = content.get("throughput_per_s")
-    if not isinstance(rate, (int, float)) or isinstance(rate, bool) or not 0 < rate < math.inf:
-        raise ValueError(f"{where}throughput_per_s = {rate!r}: should be a number above 0")
-    return CalibratedHost(experiment, of, host, float(rate), float(cores))
-
-
-def _hosts(content: Table) -> Table:
-    testbed = content.get("testbed", {})
-    hosts = testbed.get("hosts", {}) if isinstance(testbed, dict) else {}
-    return hosts if isinstance(hosts, dict) else {}
 
 
 def write_specs(study: Study, folder: Path) -> dict[str, Path]:
@@ -240,12 +159,6 @@ def _read(path: Path, what: str) -> Table:
         raise LabError(f"{path}: {error}") from None
 
 
-def _check_keys(content: Table, known: tuple[str, ...], where: str) -> None:
-    for key in content:
-        if key not in known:
-            raise ValueError(f"{where}{key} is not a key; {nearest_here(key, list(known), '')}")
-
-
 def _name(name: str, where: str) -> str:
     """Return a name that becomes that of a file."""
     try:
@@ -253,10 +166,3 @@ def _name(name: str, where: str) -> str:
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
     return name
-
-
-def _text(content: Table, key: str, where: str) -> str:
-    value = content.get(key)
-    if not isinstance(value, str) or not value:
-        raise ValueError(f"{where}{key}: is missing; it is a text")
-    return value

@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any, TypeVar
 
 from waylab.spec.factors import part_type
-from waylab.spec.naming import checked, nearest
+from waylab.spec.naming import checked, nearest, nearest_here
 
 _Section = TypeVar("_Section")
 
@@ -54,3 +54,18 @@ def table(content: object, where: str) -> Table:
     if not isinstance(content, dict):
         raise ValueError(f"{where}: should be a table")
     return content
+
+
+def check_keys(content: Table, known: tuple[str, ...], where: str) -> None:
+    """Refuse a table with a key that is not known; `where` is its name with a dot, or empty."""
+    for key in content:
+        if key not in known:
+            raise ValueError(f"{where}{key} is not a key; {nearest_here(key, list(known), '')}")
+
+
+def text(content: Table, key: str, where: str) -> str:
+    """Return a text of a table that must not be missing or empty."""
+    value = content.get(key)
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"{where}{key}: is missing; it is a text")
+    return value

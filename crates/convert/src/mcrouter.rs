@@ -4,6 +4,7 @@ mod destinations;
 mod failover;
 mod handle;
 mod json;
+mod operations;
 mod pools;
 mod refused;
 mod replicated;

@@ -96,6 +96,7 @@ mod database {
     pub(crate) mod redelivery;
     pub(crate) mod schema;
     mod set_aside;
+    mod table_state;
     pub(crate) mod tls;
 }
 

@@ -128,7 +128,7 @@ fn a_batch_that_was_applied_in_part_is_in_doubt() {
     assert!(reply.status == 503 && reply.text().contains("in-doubt\""), "{}", reply.text());
     assert_eq!(counts(&mut client, "jobs"), (0, 0));
     let reply = client.ask("POST", &format!("/v1/leases/{}/acknowledge", jobs[0].lease_token), "");
-    assert!(reply.status == 500 && reply.text().contains("internal-error\""), "nothing was done: {}", reply.text());
+    assert!(reply.status == 503 && reply.text().contains("database-error\""), "nothing was done: {}", reply.text());
     database.run("GRANT SELECT ON lost_lease TO narrow");
     let reply = client.ask("POST", "/v1/leases:acknowledge", &document);
     assert_eq!((reply.status, reply.text().as_str()), (200, r#"{"not_acknowledged":[]}"#));

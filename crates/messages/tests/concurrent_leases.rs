@@ -4,8 +4,8 @@
 
 mod common;
 
-use common::leases::{INVISIBLE, Received, counts, make, receive};
-use common::{Client, Database, Session, serve};
+use common::leases::{INVISIBLE, Received, counts, serve_a_lease};
+use common::{Client, Database, Session};
 use std::net::SocketAddr;
 use std::thread::{JoinHandle, spawn};
 
@@ -28,11 +28,7 @@ fn act(address: SocketAddr, job: &Received, action: &str) -> JoinHandle<u16> {
 #[test]
 fn an_extension_or_a_nack_that_waited_for_an_extension_is_applied() {
     let Some(database) = Database::start() else { return };
-    let running = serve(&database.config());
-    let mut client = Client::connect(running.address(), "alice");
-    make(&mut client, "jobs", "");
-    client.send("/v1/queues/jobs/messages", "work");
-    let job = receive(&mut client, "jobs", "lease=1h");
+    let (running, mut client, job) = serve_a_lease(&database);
     let other = Session::connect(&database);
     for (action, text) in [("extend", "-- Extends leases"), ("nack", "-- Nacks leases")] {
         other.run(EXTEND);
@@ -49,11 +45,7 @@ fn an_extension_or_a_nack_that_waited_for_an_extension_is_applied() {
 #[test]
 fn an_acknowledgement_that_waited_for_two_extensions_deletes_the_message() {
     let Some(database) = Database::start() else { return };
-    let running = serve(&database.config());
-    let mut client = Client::connect(running.address(), "alice");
-    make(&mut client, "jobs", "");
-    client.send("/v1/queues/jobs/messages", "work");
-    let job = receive(&mut client, "jobs", "lease=1h");
+    let (running, _, job) = serve_a_lease(&database);
     let [first, second, gate] = [(); 3].map(|()| Session::connect(&database));
     first.run(EXTEND);
     let acknowledging = act(running.address(), &job, "acknowledge");

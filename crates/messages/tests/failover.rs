@@ -205,6 +205,32 @@ fn a_send_that_waits_for_the_standby_is_given_up_in_doubt_and_leaves_no_process(
     service.stop().unwrap();
 }
 
+/// The statement itself takes longer than the timeout. Only the wait of its commit counts.
+#[test]
+fn the_replication_timeout_begins_with_the_wait_of_the_commit() {
+    const STATEMENT: Duration = Duration::from_secs(5);
+    let Some(pair) = Pair::start() else { return };
+    let pair = pair.synchronous();
+    let replication_timeout = Duration::from_secs(3);
+    let (service, mut client) =
+        serve_a_queue(&Config { database: pair.url(), replication_timeout, ..pair.primary.config() });
+    pair.primary.run(&format!(
+        "CREATE FUNCTION pause() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN PERFORM pg_sleep({}); RETURN NEW; END$$;
+         CREATE TRIGGER pause BEFORE INSERT ON message FOR EACH ROW EXECUTE FUNCTION pause()",
+        STATEMENT.as_secs()
+    ));
+    pair.relay.silence();
+    let clock = Clock::monotonic();
+    let began = clock.now();
+    assert_eq!(send(&mut client, "x"), 503);
+    let waited = clock.now().after(began).saturating_sub(STATEMENT);
+    eprintln!("replication-timeout {replication_timeout:?}: the commit was given up after {waited:?}");
+    assert!((replication_timeout..RECOVERY).contains(&waited), "{waited:?}");
+    let page = client.short("GET", "/metrics").1;
+    assert!(page.contains("waystage_messages_replication_timeouts_total 1"), "{page}");
+    service.stop().unwrap();
+}
+
 #[test]
 fn a_send_whose_wait_for_the_standby_is_cancelled_is_not_acknowledged() {
     let Some(pair) = Pair::start() else { return };
@@ -306,6 +332,14 @@ fn hosts_that_do_not_answer_or_are_read_only_are_passed_over() {
     let (host, port) = silent.host_and_port();
     let good = database.directory().display();
     let hosts = format!("host='{host},{host},{good}' port={port},1,5432 user=waystage dbname=postgres");
+    sends_are_acknowledged(&database, hosts);
+    // Without target_session_attrs, a standby that comes first is passed over, too.
+    let Some(pair) = Pair::start() else { return };
+    let [primary, standby] = [&pair.primary, &pair.standby].map(|host| host.directory().display());
+    sends_are_acknowledged(&pair.primary, format!("host='{standby},{primary}' user=waystage dbname=postgres"));
+}
+
+fn sends_are_acknowledged(database: &Database, hosts: String) {
     let service = serve(&Config { database: hosts, ..database.config() });
     assert!(service.is_database_reachable());
     let mut client = Client::connect(service.address(), "alice");

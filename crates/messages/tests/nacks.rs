@@ -4,10 +4,15 @@
 
 mod common;
 
-use common::leases::{counts, lease_action, make, receive};
+use common::batch::one_batch;
+use common::leases::{counts, lease_action, make, receive, serve_a_lease, serve_leases};
 use common::{Client, Database, Session, serve};
 use messages::{Config, DispatchConfig};
 use std::time::Duration;
+
+fn one_lane(database: &Database) -> Config {
+    Config { dispatch: DispatchConfig::Fused { lanes: 1 }, ..database.config() }
+}
 
 #[test]
 fn a_nacked_message_is_the_next_with_both_disciplines() {
@@ -67,11 +72,7 @@ fn a_nacked_message_is_found_below_the_low_water_mark() {
 #[test]
 fn a_nack_to_a_locked_queue_returns_later() {
     let Some(database) = Database::start() else { return };
-    let running = serve(&database.config());
-    let mut client = Client::connect(running.address(), "alice");
-    make(&mut client, "jobs", "");
-    client.send("/v1/queues/jobs/messages", "work");
-    let job = receive(&mut client, "jobs", "lease=1h");
+    let (running, mut client, job) = serve_a_lease(&database);
     let other = Session::connect(&database);
     other.run("BEGIN; SELECT FROM queue WHERE name = 'jobs' FOR UPDATE");
     assert_eq!(lease_action(&mut client, &job, "nack"), 204);
@@ -87,32 +88,16 @@ fn a_nack_to_a_locked_queue_returns_later() {
 #[test]
 fn a_nack_that_fails_later_fails_alone() {
     let Some(database) = Database::start() else { return };
-    let running = serve(&Config { dispatch: DispatchConfig::Fused { lanes: 1 }, ..database.config() });
-    let address = running.address();
-    let mut client = Client::connect(address, "alice");
-    let jobs = ["locked", "free"].map(|queue| {
-        make(&mut client, queue, "");
-        client.send(&format!("/v1/queues/{queue}/messages"), "work");
-        receive(&mut client, queue, "lease=1h")
-    });
+    let (running, mut client, jobs) = serve_leases(&one_lane(&database), ["locked", "free"]);
     database.run(
         "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
          $$BEGIN RAISE EXCEPTION 'the disk is full' USING ERRCODE = 'disk_full'; END$$;
          CREATE TRIGGER refuse BEFORE UPDATE ON invisible_message FOR EACH ROW EXECUTE FUNCTION refuse()",
     );
-    let [holder, blocker] = [(); 2].map(|()| Session::connect(&database));
+    let holder = Session::connect(&database);
     holder.run("BEGIN; SELECT FROM queue WHERE name = 'locked' FOR UPDATE");
-    // A pop waits for this lock, so both nacks wait for the lane and are one batch.
-    blocker.run("BEGIN; LOCK TABLE message");
-    let ask = |path: String| std::thread::spawn(move || Client::connect(address, "alice").ask("POST", &path, ""));
-    let pop = ask("/v1/queues/free/messages:pop".into());
-    let waits = "SELECT (NOT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'))::integer::bigint";
-    database.becomes_zero(waits);
-    let nacks = jobs.map(|job| ask(format!("/v1/leases/{}/nack", job.lease_token)));
-    std::thread::sleep(Duration::from_millis(300));
-    blocker.run("ROLLBACK");
-    assert_eq!(pop.join().unwrap().status, 204);
-    let [locked, free] = nacks.map(|nack| nack.join().unwrap());
+    let nacks = jobs.map(|job| (format!("/v1/leases/{}/nack", job.lease_token), ""));
+    let [locked, free] = one_batch(&database, running.address(), "free", nacks);
     assert_eq!((locked.status, free.status), (503, 204), "{} {}", locked.text(), free.text());
     assert!(locked.text().contains("database-error\""), "{}", locked.text());
     assert_eq!(counts(&mut client, "free"), (1, 0));
@@ -124,34 +109,14 @@ fn a_nack_that_fails_later_fails_alone() {
 #[test]
 fn a_message_that_cannot_be_moved_does_not_fail_others() {
     let Some(database) = Database::start() else { return };
-    let running = serve(&Config { dispatch: DispatchConfig::Fused { lanes: 1 }, ..database.config() });
-    let address = running.address();
-    let mut client = Client::connect(address, "alice");
-    let jobs = ["bad", "good"].map(|queue| {
-        make(&mut client, queue, "");
-        client.send(&format!("/v1/queues/{queue}/messages"), "work");
-        receive(&mut client, queue, "lease=1h")
-    });
+    let (running, mut client, jobs) = serve_leases(&one_lane(&database), ["bad", "good"]);
     make(&mut client, "empty", "");
     database.run(
         "INSERT INTO message (id, queue_id, receiver, sender, body) SELECT id, queue_id, receiver, sender, 'twin' FROM invisible_message
          WHERE queue_id = (SELECT id FROM queue WHERE name = 'bad')",
     );
-    let ask =
-        |path: String| std::thread::spawn(move || Client::connect(address, "alice").ask("POST", &path, "").status);
-    // A pop waits for this lock, so the requests that follow wait for the lane and are one batch.
     let together = |paths: [String; 2]| {
-        let blocker = Session::connect(&database);
-        blocker.run("BEGIN; LOCK TABLE message");
-        let pop = ask("/v1/queues/empty/messages:pop".into());
-        database.becomes_zero(
-            "SELECT (NOT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock'))::integer::bigint",
-        );
-        let asked = paths.map(ask);
-        std::thread::sleep(Duration::from_millis(300));
-        blocker.run("ROLLBACK");
-        assert_eq!(pop.join().unwrap(), 204);
-        asked.map(|thread| thread.join().unwrap())
+        one_batch(&database, running.address(), "empty", paths.map(|path| (path, ""))).map(|reply| reply.status)
     };
     let nacks = jobs.each_ref().map(|job| format!("/v1/leases/{}/nack", job.lease_token));
     assert_eq!(together(nacks), [500, 204]);

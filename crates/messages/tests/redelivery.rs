@@ -4,8 +4,8 @@
 
 mod common;
 
-use common::leases::{make, receive};
-use common::{Client, Database, serve};
+use common::leases::{counts, make, receive};
+use common::{Client, Database, Session, serve};
 use std::time::Duration;
 
 const EXPIRED: &str = "SELECT count(*) FROM message WHERE expires_at IS NOT NULL";
@@ -107,16 +107,77 @@ fn a_locked_queue_delays_only_its_own_messages() {
         client.send(&format!("/v1/queues/{queue}/messages"), "work");
         receive(&mut client, queue, "lease=1h");
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let (other, connection) =
-        runtime.block_on(tokio_postgres::connect(&database.server.url(), tokio_postgres::NoTls)).unwrap();
-    runtime.spawn(connection);
-    let run = |statements: &str| runtime.block_on(other.batch_execute(statements)).unwrap();
-    run("BEGIN; SELECT FROM queue WHERE name = 'locked' FOR UPDATE");
+    let other = Session::connect(&database);
+    other.run("BEGIN; SELECT FROM queue WHERE name = 'locked' FOR UPDATE");
     database.run("UPDATE invisible_message SET due_at = now()");
     becomes(&mut client, "GET", "/v1/queues/jobs/messages/head", 200);
     assert_eq!(client.short("GET", "/v1/queues/locked/messages/head").0, 204);
-    run("ROLLBACK");
+    other.run("ROLLBACK");
+    becomes(&mut client, "GET", "/v1/queues/locked/messages/head", 200);
+    running.stop().unwrap();
+}
+
+/// More messages than a batch has wait for a dead-letter queue whose row is locked. Other messages of their queues return.
+#[test]
+fn a_locked_dead_letter_queue_delays_only_the_messages_for_it() {
+    const DEAD: i64 = 600;
+    let Some(database) = Database::start() else { return };
+    let running = serve(&database.config());
+    let mut client = Client::connect(running.address(), "alice");
+    make(&mut client, "dead", "");
+    make(&mut client, "jobs", r#"{"attempts": 2, "dead_letter_queue": "dead"}"#);
+    make(&mut client, "others", "");
+    let other = Session::connect(&database);
+    other.run("BEGIN; SELECT FROM queue WHERE name = 'dead' FOR UPDATE");
+    let due = |queue: &str, ids: &str, attempts: u32| {
+        format!(
+            "INSERT INTO invisible_message (id, queue_id, receiver, sender, sent_at, body, attempts, due_at)
+             SELECT id, (SELECT queue.id FROM queue WHERE name = '{queue}'), '', 'x', now(), 'x', {attempts}, now() - interval '1 minute'
+             FROM generate_series({ids}) AS id;"
+        )
+    };
+    // These come last.
+    let returns = [due("jobs", "-1, -1", 1), due("others", "-2, -2", 2)].concat().replace("1 minute", "1 second");
+    database.run(&[due("jobs", &format!("-{}, -1001", 1000 + DEAD), 2), returns].concat());
+    for queue in ["jobs", "others"] {
+        becomes(&mut client, "GET", &format!("/v1/queues/{queue}/messages/head"), 200);
+    }
+    assert_eq!(counts(&mut client, "dead"), (0, 0));
+    assert_eq!(counts(&mut client, "jobs"), (1, DEAD));
+    // A lock of the source does not delay dead letters.
+    let source = Session::connect(&database);
+    source.run("BEGIN; SELECT FROM queue WHERE name = 'jobs' FOR UPDATE");
+    database.run(&due("jobs", "-3, -3", 1));
+    other.run("ROLLBACK");
+    database.becomes_zero(&format!(
+        "SELECT {DEAD} - count(*) FROM message WHERE queue_id = (SELECT id FROM queue WHERE name = 'dead')"
+    ));
+    assert_eq!(counts(&mut client, "jobs"), (1, 1));
+    source.run("ROLLBACK");
+    database.becomes_zero("SELECT count(*) FROM invisible_message");
+    assert_eq!(counts(&mut client, "jobs"), (2, 0));
+    running.stop().unwrap();
+}
+
+/// Without a dead-letter queue, the limit of attempts does not count.
+#[test]
+fn a_locked_queue_whose_dead_letter_queue_was_deleted_delays_only_its_own_messages() {
+    let Some(database) = Database::start() else { return };
+    let running = serve(&database.config());
+    let mut client = Client::connect(running.address(), "alice");
+    make(&mut client, "dead", "");
+    make(&mut client, "locked", r#"{"attempts": 1, "dead_letter_queue": "dead"}"#);
+    make(&mut client, "jobs", "");
+    assert_eq!(client.short("DELETE", "/v1/queues/dead").0, 204);
+    for queue in ["locked", "jobs"] {
+        client.send(&format!("/v1/queues/{queue}/messages"), "work");
+        receive(&mut client, queue, "lease=1h");
+    }
+    let other = Session::connect(&database);
+    other.run("BEGIN; SELECT FROM queue WHERE name = 'locked' FOR UPDATE");
+    database.run("UPDATE invisible_message SET due_at = now()");
+    becomes(&mut client, "GET", "/v1/queues/jobs/messages/head", 200);
+    other.run("ROLLBACK");
     becomes(&mut client, "GET", "/v1/queues/locked/messages/head", 200);
     running.stop().unwrap();
 }

@@ -46,6 +46,18 @@ fn a_role_that_does_not_own_the_tables_is_refused() {
     serve(&Config { database: url, ..config }).stop().unwrap();
 }
 
+#[test]
+fn missing_tables_are_refused() {
+    let Some(database) = Database::start() else { return };
+    serve(&database.config()).stop().unwrap();
+    database.run("ALTER TABLE message RENAME TO elsewhere");
+    let line = refusal(&database, "waystage");
+    assert!(line.contains("\"message\" does not exist: another program has dropped, renamed"), "{line}");
+    database.run("ALTER TABLE elsewhere RENAME TO message; DROP TABLE waystage_schema");
+    let line = refusal(&database, "waystage");
+    assert!(line.contains("\"queue\" already exists: another program has dropped, renamed"), "{line}");
+}
+
 /// What the page for operators says about roles after the migration.
 #[test]
 fn a_role_that_can_only_change_rows_is_enough_after_the_migration() {

@@ -4,39 +4,25 @@
 
 mod common;
 
+use common::batch::one_batch;
 use common::leases::make;
-use common::{Client, Database, Session, serve};
+use common::{Client, Database, serve};
 use messages::{Config, DispatchConfig};
-use std::thread::{sleep, spawn};
-use std::time::Duration;
 
 const REFUSE: &str = "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
     $$BEGIN IF NEW.receiver = 'mallory' THEN RAISE EXCEPTION 'nothing for mallory'; END IF; RETURN NEW; END$$;
     CREATE TRIGGER refuse BEFORE INSERT ON message FOR EACH ROW EXECUTE FUNCTION refuse()";
-const WAITERS: &str = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
 
 #[test]
 fn a_message_that_cannot_be_stored_does_not_fail_others() {
     let Some(database) = Database::start() else { return };
     let running = serve(&Config { dispatch: DispatchConfig::Fused { lanes: 1 }, ..database.config() });
-    let address = running.address();
-    let mut client = Client::connect(address, "alice");
+    let mut client = Client::connect(running.address(), "alice");
     make(&mut client, "q", "");
     database.run(REFUSE);
-    let ask = |path: String| spawn(move || Client::connect(address, "alice").ask("POST", &path, "x"));
     for parameters in ["", "&expiry=1h"] {
-        // A pop waits for this lock, so the sends that follow wait for the lane and are one batch.
-        let blocker = Session::connect(&database);
-        blocker.run("BEGIN; LOCK TABLE message");
-        let pop = ask("/v1/queues/q/messages:pop?for=nobody".into());
-        while database.number(WAITERS) == 0 {
-            sleep(Duration::from_millis(10));
-        }
-        let sends = ["alice", "mallory", "bob"].map(|to| ask(format!("/v1/queues/q/messages?to={to}{parameters}")));
-        sleep(Duration::from_millis(300));
-        blocker.run("ROLLBACK");
-        assert_eq!(pop.join().unwrap().status, 204);
-        let replies = sends.map(|send| send.join().unwrap());
+        let sends = ["alice", "mallory", "bob"].map(|to| (format!("/v1/queues/q/messages?to={to}{parameters}"), "x"));
+        let replies = one_batch(&database, running.address(), "q", sends);
         assert_eq!(replies.each_ref().map(|reply| reply.status), [201, 500, 201], "{parameters}");
         assert!(replies[1].text().contains("nothing for mallory"), "{}", replies[1].text());
         for name in ["alice", "bob"] {

@@ -4,9 +4,17 @@
 
 mod common;
 
-use common::{Client, Database, serve};
+use common::{Client, Database, Session, serve};
+use messages::migrate;
 
-const FIRST_STEP: &str = include_str!("../src/database/migrations/0001_queues_and_messages.sql");
+const FIRST_STEP: &str = STEPS[0];
+/// The steps of earlier versions.
+const STEPS: [&str; 4] = [
+    include_str!("../src/database/migrations/0001_queues_and_messages.sql"),
+    include_str!("../src/database/migrations/0002_leases_delays_and_keys.sql"),
+    include_str!("../src/database/migrations/0003_low_water_marks.sql"),
+    include_str!("../src/database/migrations/0004_lost_leases_and_dead_letters.sql"),
+];
 
 /// The content of a database of the first version.
 const LEFT: &str = "CREATE TABLE waystage_schema (step integer NOT NULL);
@@ -31,6 +39,49 @@ fn an_older_database_is_migrated_and_a_newer_one_is_refused() {
     database.run("INSERT INTO waystage_schema VALUES (1000)");
     let error = messages::start(&database.config(), clock::Clock::monotonic()).unwrap_err().to_string();
     assert!(error.contains("step 1000 of the schema") && !error.contains('\n'), "{error}");
+}
+
+/// A service of an earlier version is connected: it holds the lock that docs/messages-operation.md describes. A compatible step runs beside
+/// it, and an incompatible one is refused until it has gone. `migrate` does the same, and its check changes nothing.
+#[test]
+fn an_upgrade_waits_for_older_services_only_if_a_step_would_break_them() {
+    for (step, is_compatible) in [(4, true), (3, false)] {
+        let Some(database) = Database::start() else { return };
+        database.run(&STEPS[..step].concat());
+        database.run(&format!(
+            "CREATE TABLE waystage_schema (step integer NOT NULL, oldest_program integer);
+             INSERT INTO waystage_schema SELECT g, g FROM generate_series(1, {step}) AS g"
+        ));
+        let older = Session::connect(&database);
+        older
+            .run(&format!("SELECT pg_advisory_lock_shared(1463877632 + {step}, 'public'::regnamespace::oid::integer)"));
+        let check = || migrate(&database.config(), true).unwrap();
+        assert_eq!((check().step, check().known), (step, 5));
+        let started = messages::start(&database.config(), clock::Clock::monotonic());
+        if !is_compatible {
+            let line = started.map(drop).unwrap_err().to_string();
+            let words = format!("a connected service knows only {step} steps of the schema");
+            assert!(line.contains(&words) && line.contains("stop all older services first"), "{line}");
+            let line = migrate(&database.config(), false).unwrap_err().to_string();
+            assert!(line.contains(&words), "{line}");
+            assert_eq!(check().step, step, "nothing was changed");
+            drop(older);
+            database.becomes_zero("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'");
+            assert_eq!(migrate(&database.config(), false).unwrap().step, 5);
+            continue;
+        }
+        let running = started.unwrap();
+        assert_eq!(check().step, 5);
+        // The old service stores a message in the tables as it knows them.
+        older.run(
+            "INSERT INTO queue (name) VALUES ('orders');
+             INSERT INTO message (id, queue_id, receiver, sender, body)
+             SELECT nextval('message_id'), id, '', 'alice', 'two apples' FROM queue",
+        );
+        let mut client = Client::connect(running.address(), "alice");
+        assert_eq!(client.short("POST", "/v1/queues/orders/messages:pop"), (200, "two apples".into()));
+        running.stop().unwrap();
+    }
 }
 
 /// The role's search path begins with a schema of the role's name, which was created after the tables.

@@ -6,7 +6,8 @@
 mod common;
 
 use clock::Clock;
-use common::leases::{lease_action, make, receive};
+use common::batch::{lanes_connect, one_batch};
+use common::leases::{lease_action, make, serve_leases};
 use common::{Client, Database, Session, serve};
 use messages::{Config, DispatchConfig};
 use std::collections::BTreeSet;
@@ -30,19 +31,6 @@ fn ready_becomes(client: &mut Client, status: u16) -> String {
         sleep(Duration::from_millis(20));
     }
     panic!("/readyz did not reply {status}: {last}");
-}
-
-/// Waits until every lane has a connection. A lane cannot connect while a table is locked.
-fn lanes_connect(client: &mut Client) {
-    for _ in 0..3000 {
-        let page = client.short("GET", "/metrics").1;
-        let mut lines = page.lines().filter(|line| line.starts_with("waystage_messages_lane_connections{"));
-        if lines.all(|line| !line.ends_with(" 0")) {
-            return;
-        }
-        sleep(Duration::from_millis(20));
-    }
-    panic!("not all lanes have connected");
 }
 
 /// The longest time that a lane is stuck for, in seconds.
@@ -125,32 +113,22 @@ fn a_lane_without_requests_is_not_stuck_for_ever() {
 #[test]
 fn a_locked_message_fails_only_its_own_acknowledgement() {
     let Some(database) = Database::start() else { return };
-    let running = serve(&Config { dispatch: DispatchConfig::Fused { lanes: 1 }, ..database.config() });
-    let address = running.address();
-    let mut client = Client::connect(address, "alice");
-    let jobs = ["locked", "free"].map(|queue| {
-        make(&mut client, queue, "");
-        client.send(&format!("/v1/queues/{queue}/messages"), "work");
-        receive(&mut client, queue, "lease=1h")
-    });
-    let [holder, blocker] = [(); 2].map(|()| Session::connect(&database));
+    let config = Config { dispatch: DispatchConfig::Fused { lanes: 1 }, ..database.config() };
+    let (running, mut client, jobs) = serve_leases(&config, ["locked", "free"]);
+    let holder = Session::connect(&database);
     let rows = "queue_id = (SELECT id FROM queue WHERE name = 'locked')";
     holder.run(&format!("BEGIN; SELECT FROM invisible_message WHERE {rows} FOR UPDATE"));
-    // A pop waits for this lock, so that both acknowledgements wait for the lane and are one batch.
-    blocker.run("BEGIN; LOCK TABLE message");
-    let ask = |path: String| spawn(move || Client::connect(address, "alice").short("POST", &path));
-    let pop = ask("/v1/queues/free/messages:pop".into());
-    while database.number(WAITERS) == 0 {
-        sleep(Duration::from_millis(10));
-    }
-    let asked = jobs.each_ref().map(|job| ask(format!("/v1/leases/{}/acknowledge", job.lease_token)));
-    sleep(Duration::from_millis(300));
-    blocker.run("ROLLBACK");
-    assert_eq!(pop.join().unwrap().0, 204);
-    let [(locked, text), (free, _)] = asked.map(|reply| reply.join().unwrap());
-    assert_eq!((locked, free), (503, 204), "{text}");
-    assert!(text.contains("database-error\"") && text.contains("lock timeout"), "{text}");
-    assert_eq!(client.short("GET", "/readyz").0, 204, "the other messages are served");
+    let acknowledgements = jobs.each_ref().map(|job| (format!("/v1/leases/{}/acknowledge", job.lease_token), ""));
+    let clock = Clock::monotonic();
+    let began = clock.now();
+    let [locked, free] = one_batch(&database, running.address(), "free", acknowledgements);
+    let took = clock.now().after(began);
+    assert!(locked.status == 503 && locked.text().contains("database-error\""), "{}", locked.text());
+    assert!(locked.text().contains("lock timeout"), "{}", locked.text());
+    // The batch has waited for the lock, then the first request alone. After another eight seconds the others would fail as well.
+    assert!(free.status == 204 || took > Duration::from_secs(13), "{} after {took:?}", free.text());
+    ready_becomes(&mut client, 204);
+    assert!(stuck_for(&mut client) < 1.0, "the other messages are served");
     holder.run("ROLLBACK");
     assert_eq!(lease_action(&mut client, &jobs[0], "acknowledge"), 204);
     running.stop().unwrap();

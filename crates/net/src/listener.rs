@@ -44,6 +44,10 @@ pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
+    if address.is_ipv6() {
+        // Whatever the system's default is: the IPv6 wildcard is for IPv4 as well.
+        socket.set_only_v6(false)?;
+    }
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     Ok(TcpListener::from_std(socket.into()))

@@ -1,5 +1,6 @@
 //! What starts, changes and ends a proxy. None of it is on the path of a request.
 
+mod change;
 mod controller;
 mod error;
 mod hand_over;
@@ -14,6 +15,7 @@ mod start;
 mod threads;
 mod transport;
 
+pub use change::{ChangeRequest, ChangedServer, ServerChange, change_server};
 pub use error::ProxyError;
 pub use running::{Running, Totals};
 pub use start::{FromManager, start, start_with};

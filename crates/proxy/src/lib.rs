@@ -21,7 +21,10 @@ pub use config::{
     RecordsConfig, RouteConfig, ServerConfig, Shadow, Stamps, Timeouts, TlsConfig, TlsConfigError, TransportConfig,
     WarmUp, Writes,
 };
-pub use control::{FromManager, ProxyError, Running, Totals, check_tls_files, start, start_with};
+pub use control::{
+    ChangeRequest, ChangedServer, FromManager, ProxyError, Running, ServerChange, Totals, change_server,
+    check_tls_files, start, start_with,
+};
 pub use observe::log::event::ProcessEvent;
 pub use observe::watchdog::Watchdog;
 pub use path::route::{Explanation, Router};

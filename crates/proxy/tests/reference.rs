@@ -18,7 +18,7 @@ use toml::Table;
 /// A file that sets every key. A new key does not compile until it is added here.
 fn everything() -> ProxyFile {
     let (name, second) = (String::from("a"), Duration::from_secs(1));
-    let server = ServerConfig { address: "a:1".into(), name: Some(name.clone()), weight: 1 };
+    let server = ServerConfig { address: "a:1".into(), name: Some(name.clone()), weight: 1, is_drained: true };
     let (allow, deny) = (Some(vec![CommandGroup::Read, CommandGroup::Stats]), Some(vec![CommandGroup::Stats]));
     let listener = ListenerConfig { address: name.clone(), allow, deny };
     let pool = PoolFile {
@@ -36,6 +36,8 @@ fn everything() -> ProxyFile {
         failover_pool: Some(FailoverPool { pool: name.clone(), expiry: second }),
         warm_up: Some(WarmUp { from: name.clone(), expiry: second }),
         shadow: Some(Shadow { to: name.clone(), share: 0.5, reads: true }),
+        read_pool: Some(name.clone()),
+        delete_pools: Some(vec![name.clone()]),
         flush: Some(true),
         rate_limit: Some(RateLimit { per_second: 1, burst: Some(1) }),
         timeouts: Some(Timeouts::default()),

@@ -5,8 +5,10 @@ mod convert;
 mod events;
 mod flags;
 mod key_route;
+mod overrides;
 mod policies;
 mod route;
+mod server;
 mod serving;
 mod source;
 mod summary;
@@ -58,6 +60,12 @@ enum ProxyCommand {
     Route(route::RouteArguments),
     /// Convert the configuration of twemproxy or mcrouter, and print the result.
     Convert(convert::ConvertArguments),
+    /// Let a server of a running proxy receive no more requests. It keeps its keys.
+    Drain(server::ServerArguments),
+    /// Let a drained server receive requests again.
+    Undrain(server::ServerArguments),
+    /// Change the weight of a server of a running proxy.
+    Weight(server::WeightArguments),
 }
 
 /// Descriptors that belong to neither clients nor backends, such as those of up to sixteen name resolutions in progress.
@@ -95,6 +103,9 @@ pub(crate) fn run(arguments: ProxyArguments) -> Result<ExitCode, String> {
     match &arguments.command {
         Some(ProxyCommand::Route(arguments)) => return route::run(arguments),
         Some(ProxyCommand::Convert(arguments)) => return convert::run(arguments),
+        Some(ProxyCommand::Drain(arguments)) => return server::drain(arguments, true),
+        Some(ProxyCommand::Undrain(arguments)) => return server::drain(arguments, false),
+        Some(ProxyCommand::Weight(arguments)) => return server::weigh(arguments),
         None => {}
     }
     let activated = activated()?;

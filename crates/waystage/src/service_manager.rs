@@ -1,6 +1,7 @@
 //! Reports the state of the process to the service manager that has started it, such as systemd: the protocol of sd_notify(3). Each
 //! message is one datagram to the socket in NOTIFY_SOCKET.
 
+use rustix::io::Errno;
 use rustix::net::{SendFlags, SocketAddrUnix, sendto};
 use std::env;
 use std::io;
@@ -12,6 +13,8 @@ use std::time::Duration;
 
 /// How long a message waits if the service manager does not read.
 const SEND_WAIT: Duration = Duration::from_secs(1);
+/// A message that a signal interrupts while it waits is sent again, this many times at most.
+const ATTEMPTS_MAX: usize = 10;
 /// The number of signs of life in the time after which the service manager misses them. An event loop that hangs ends them after two
 /// further intervals at most.
 const SIGNS_PER_TIMEOUT: u32 = 4;
@@ -91,7 +94,10 @@ impl ServiceManager {
     }
 
     fn send(&self, message: &str, flags: SendFlags) -> io::Result<()> {
-        sendto(&self.socket, message.as_bytes(), flags, &self.address)?;
+        let send = || sendto(&self.socket, message.as_bytes(), flags, &self.address);
+        // The kernel does not continue a call that has a timeout after a signal.
+        let sent = (0..ATTEMPTS_MAX).map(|_| send()).find(|sent| !matches!(sent, Err(Errno::INTR)));
+        sent.unwrap_or(Err(Errno::INTR))?;
         Ok(())
     }
 }

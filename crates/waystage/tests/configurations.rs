@@ -105,7 +105,7 @@ fn every_example_passes_check() {
         assert!(output.status.success(), "{}: {}", path.display(), String::from_utf8_lossy(&output.stderr));
         assert!(printed.contains("pool  ") && !printed.contains("unused"), "{printed}");
     }
-    assert_eq!(names.len(), 5);
+    assert_eq!(names.len(), 6);
 }
 
 #[test]
@@ -212,6 +212,16 @@ fn routes_are_printed_as_text_and_as_json() {
     assert_eq!(route["replicas"].as_array().unwrap().len(), 1);
     assert_eq!(route["failover_pool"]["expiry"], "15m");
     assert_eq!(route["failover_servers"].as_array().unwrap().len(), 2);
+    let of_near = |arguments: &[&str]| {
+        let output = proxy(&folder, &[arguments, &["--config", "near-pool.toml"]].concat());
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let json: serde_json::Value = serde_json::from_str(&of_near(&["route", "user:17", "--json"])).unwrap();
+    assert_eq!(json["keys"][0]["read_pool"]["pool"], "near");
+    assert_eq!(json["keys"][0]["delete_pools"][1]["pool"], "region-b");
+    let checked = of_near(&["--check"]);
+    let expected = "  reads    pool near; gets, gat and gats primary\n  writes   primary\n  deletes  also pool near and pool region-b\n";
+    assert!(checked.contains(expected), "{checked}");
     let keys: Vec<String> = (0..3000).map(|key| format!("page:{key}\nsession:{key}\n")).collect();
     let spread = spread_of(&folder, &keys.concat());
     let counts: Vec<u64> = spread.iter().map(|pool| pool["keys"].as_u64().unwrap()).collect();
@@ -221,16 +231,18 @@ fn routes_are_printed_as_text_and_as_json() {
     assert_eq!(refusal(&folder, &["route", "a b", "--server", "a:1"]), "key \"a b\": no key has spaces or line ends");
 }
 
-/// The page shows the output of the program.
+/// The pages show the output of the program.
 #[test]
-fn the_page_shows_the_programs_output() {
-    let page = fs::read_to_string(folder("docs/proxy-configuration.md")).unwrap();
-    let shown: Vec<&str> = page.split("```\n").filter(|block| block.starts_with("$ waystage proxy ")).collect();
+fn the_pages_show_the_programs_output() {
+    let pages = ["proxy-configuration.md", "routing-by-operation.md"];
+    let pages = pages.map(|name| fs::read_to_string(folder("docs").join(name)).unwrap());
+    let blocks = pages.iter().flat_map(|page| page.split("```\n"));
+    let shown: Vec<&str> = blocks.filter(|block| block.starts_with("$ waystage proxy ")).collect();
     for block in &shown {
         let (command, expected) = block.split_once('\n').unwrap();
         let words = command.split(' ').skip(3).map(|word| word.trim_matches('\''));
         let output = proxy(&folder("."), &words.collect::<Vec<_>>());
         assert_eq!(String::from_utf8(output.stdout).unwrap(), expected, "{command}");
     }
-    assert_eq!(shown.len(), 2);
+    assert_eq!(shown.len(), 3);
 }

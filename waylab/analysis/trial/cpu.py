@@ -63,8 +63,12 @@ def cpu_use(
     window_ns: tuple[int, int],
     requests: int,
     accounting: CpuAccounting | None = None,
+    covariate: str = "",
 ) -> CpuUse:
-    """CPU seconds by program, the cost of one request, and the share of programs that are not ours."""
+    """CPU seconds by program, the cost of one request, and the share of programs that are not ours.
+
+    With a `covariate`, also the CPU time of the computation that shows the machine's speed.
+    """
     spent_s = roles_cpu_s(directory, window_ns)
     spent_s["load"] = load.user_s + load.system_s
     host = machine(directory, window_ns)
@@ -84,7 +88,22 @@ def cpu_use(
         ),
         busy_share=1 - host.idle_s / capacity_s if capacity_s else None,
         steal_share=host.steal_s / capacity_s if capacity_s else None,
+        probe_ns=_probe_ns(directory, window_ns) if covariate else None,
     )
+
+
+def _probe_ns(directory: Path, window_ns: tuple[int, int]) -> float:
+    """Return the mean CPU time of the computation that shows the machine's speed."""
+    rows = _rows(directory / paths.MACHINE)
+    if not rows or "probes" not in rows[0] or "probe_cpu_s" not in rows[0]:
+        raise LabError(f"{directory / paths.MACHINE}: has no columns probes and probe_cpu_s; measure again")
+    count, cpu_s = (
+        increase_within([(int(row["clock_ns"]), float(row[name])) for row in rows], window_ns, directory)
+        for name in ("probes", "probe_cpu_s")
+    )
+    if not count > 0 or not cpu_s > 0:
+        raise LabError(f"{directory / paths.MACHINE}: the speed of the machine was not measured")
+    return 1e9 * cpu_s / count
 
 
 def foreign_share(

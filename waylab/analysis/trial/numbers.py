@@ -201,7 +201,8 @@ def _as_law(law: LawCheck) -> Law:
 def _cpu(artifacts: Artifacts, load: LoadSummary) -> CpuUse:
     try:
         accounting = artifacts.outcome.accounting if artifacts.outcome else None
-        return cpu_use(artifacts.directory, load.cpu, load.window_ns, load.totals.requests, accounting)
+        requests, covariate = load.totals.requests, artifacts.plan.covariate
+        return cpu_use(artifacts.directory, load.cpu, load.window_ns, requests, accounting, covariate)
     except _DAMAGED as error:
         artifacts.problems.append(f"telemetry: {error}")
         return CpuUse()

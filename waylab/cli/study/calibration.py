@@ -1,7 +1,8 @@
 """Before a study: finds the share of a core with which a host has the throughput of the study's host.
 
-A run with one configuration measures the throughput, and the share changes in proportion, until both agree. The runs
-stay in the folder of the study, so the same command finds the same share again without new trials.
+A run with one configuration measures the throughput, and the share changes in proportion, until the wanted throughput
+lies in the interval of the measured one. The runs stay in the folder of the study, so the same command finds the same
+share again without new trials.
 """
 
 from collections.abc import Callable
@@ -9,13 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from waylab.analysis import read_analysis
+from waylab.analysis.statistics.repetitions import geometric_interval
 from waylab.cli.study.runs import Experiment, read_experiment
 from waylab.errors import LabError
 from waylab.runfolder.files import read_run, write_bytes
 from waylab.spec import CALIBRATION, Study, calibration_spec, toml_text
 
-# The mean throughput and the wanted one agree if they differ by at most this share.
-WITHIN = 0.03
+# The wanted throughput agrees with the measured mean if it lies in its 95 % interval and differs by at most the second
+# share, or if it differs by at most the first one: a mean of few trials is not known better than its interval.
+WITHIN, WITHIN_INTERVAL = 0.03, 0.1
 _ATTEMPTS = 5
 
 
@@ -45,7 +48,8 @@ def calibrate(
     for _ in range(_ATTEMPTS):
         path = folder / f"{CALIBRATION}.toml"
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(path, toml_text(calibration_spec(study, study.calibration, cores)).encode())
+        content = study.with_cores(cores).experiments[study.calibration.experiment]
+        write_bytes(path, toml_text(calibration_spec(content, study.calibration)).encode())
         experiment = read_experiment(path, folder.parent, scale)
         if measure:
             measure(experiment)
@@ -53,22 +57,24 @@ def calibrate(
         found = _throughput(experiment)
         if found is None:
             return Calibrated(study.with_cores(cores), missing=True)
-        seen.append(f"{found:,.0f}/s with {cores:g} cores")
-        if abs(found / wanted - 1) <= WITHIN:
+        mean, low, high = found
+        seen.append(f"{low:,.0f} to {high:,.0f}/s with {cores:g} cores")
+        if abs(mean / wanted - 1) <= (WITHIN_INTERVAL if low <= wanted <= high else WITHIN):
             return Calibrated(
                 study.with_cores(cores),
-                f"Calibration: {study.calibration.host} has {cores:g} cores, with which it answers {found:,.0f} "
-                f"requests/s in the configuration in which the study had {wanted:,.0f}.",
+                f"Calibration: {study.calibration.host} has {cores:g} cores, with which it answers {mean:,.0f} "
+                f"requests/s (95 % interval {low:,.0f} to {high:,.0f}) in the configuration in which the study had "
+                f"{wanted:,.0f}.",
             )
-        cores = round(cores * wanted / found, 4)
+        cores = round(cores * wanted / mean, 4)
     raise LabError(
-        f"study {study.name}: {study.calibration.host} does not come within {100 * WITHIN:g} % of {wanted:,.0f} "
-        f"requests/s ({', '.join(seen)}); measure on an idle machine, or correct throughput_per_s"
+        f"study {study.name}: {study.calibration.host} does not come near {wanted:,.0f} requests/s "
+        f"({', '.join(seen)}); measure on an idle machine, or correct throughput_per_s"
     )
 
 
-def _throughput(experiment: Experiment) -> float | None:
-    """Return the mean throughput of the described host over all used trials; None if nothing is measured."""
+def _throughput(experiment: Experiment) -> tuple[float, float, float] | None:
+    """Return mean and 95 % interval of the described host's throughput over all used trials; None without any."""
     rates = []
     for directory in experiment.directories():
         scales = {trial.id: trial.time_scale for trial in read_run(directory).plan}
@@ -82,4 +88,9 @@ def _throughput(experiment: Experiment) -> float | None:
             for trial in analysis.trials
             if trial.used and trial.numbers
         ]
-    return sum(rates) / len(rates) if rates else None
+    if not rates:
+        return None
+    found = geometric_interval(rates)
+    mean = found.mean or 0.0
+    # One trial has no interval.
+    return mean, found.low or mean, found.high or mean

@@ -43,11 +43,13 @@ impl Handles<'_> {
                 }
                 let expiry = seconds.unwrap_or(FAILOVER_SECONDS);
                 pool.set("failover-pool", format!("{{ pool = \"{name}\", expiry = \"{expiry}s\" }}"));
-                if seconds.is_none() && kind == "FailoverRoute" {
-                    pool.note(
-                        "FailoverRoute keeps values in the other pool as long as in this one. Here, they live for the expiry at most, so \
-                         that an old value does not return in a later outage.",
-                    );
+                // FailoverWithExptimeRoute has the same default.
+                if seconds.is_none() && (kind == "FailoverRoute" || handle.contains_key("failover_exptime")) {
+                    let keeper = if handle.contains_key("failover_exptime") { "failover_exptime: 0" } else { kind };
+                    pool.note(format!(
+                        "{keeper} keeps values in the other pool as long as in this one. Here, they live for the expiry at most, so \
+                         that an old value does not return in a later outage."
+                    ));
                 }
             }
             if children.is_empty() {
@@ -91,7 +93,7 @@ impl Handles<'_> {
         let other = self.output.add(other)?;
         set_warm_up(&mut pool, &other, seconds.unwrap_or(WARM_UP_SECONDS), &cold_place)?;
         if seconds.is_none() {
-            pool.note("WarmUpRoute had no exptime. Values from the other pool live for this expiry; choose another one if you like.");
+            pool.note("WarmUpRoute had no exptime, or 0. Values from the other pool live for this expiry; choose another one if you like.");
         }
         note_others(&mut pool, "WarmUpRoute", handle, &["cold", "warm", "exptime"]);
         Ok(pool)
@@ -142,6 +144,6 @@ fn set_warm_up(pool: &mut Pool, other: &str, seconds: u64, place: &str) -> Resul
     Ok(())
 }
 
-fn sets(pool: &Pool, key: &str) -> bool {
+pub(super) fn sets(pool: &Pool, key: &str) -> bool {
     pool.items.iter().any(|item| matches!(item, crate::output::Item::Key(known, _) if *known == key))
 }

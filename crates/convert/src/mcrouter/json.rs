@@ -1,7 +1,10 @@
 //! JSON with comments, as mcrouter reads it, and the places of values in it.
 
 use crate::error::ConvertError;
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::error::Category;
 use serde_json::{Map, Value};
+use std::fmt;
 
 /// Whether a text begins with a brace, after comments and spaces.
 pub(crate) fn is_json(text: &str) -> bool {
@@ -10,11 +13,76 @@ pub(crate) fn is_json(text: &str) -> bool {
 
 /// Parses a text. The parser limits the depth of nesting.
 pub(super) fn parse(text: &str) -> Result<Value, ConvertError> {
-    serde_json::from_str(&without_comments(text)).map_err(|error| {
+    let parsed = serde_json::from_str(&without_comments(text)).map_err(|error| {
         let message = error.to_string();
-        let message = message.split(" at line ").next().unwrap_or_default();
-        ConvertError::at_line(error.line(), format!("not JSON: {message}"))
-    })
+        let message = message.rsplit_once(" at line ").map_or(&*message, |(message, _)| message);
+        let fault = if error.classify() == Category::Data { "" } else { "not JSON: " };
+        ConvertError::at_line(error.line(), format!("{fault}{message}"))
+    });
+    parsed.map(|Strict(value)| value)
+}
+
+/// A value in which no object has a key twice. Only the last of them would count, which is hardly meant.
+struct Strict(Value);
+
+impl<'de> Deserialize<'de> for Strict {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Strict, D::Error> {
+        deserializer.deserialize_any(StrictVisitor).map(Strict)
+    }
+}
+
+struct StrictVisitor;
+
+impl<'de> Visitor<'de> for StrictVisitor {
+    type Value = Value;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a value")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        let mut map = Map::new();
+        while let Some(key) = access.next_key::<String>()? {
+            if map.contains_key(&key) {
+                return Err(A::Error::custom(format!("{key:?} is given twice; leave one of them out")));
+            }
+            let Strict(value) = access.next_value()?;
+            map.insert(key, value);
+        }
+        Ok(Value::Object(map))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(Strict(value)) = access.next_element()? {
+            list.push(value);
+        }
+        Ok(Value::Array(list))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
+        Ok(text.into())
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Value, E> {
+        Ok(number.into())
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Value, E> {
+        Ok(number.into())
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Value, E> {
+        Ok(number.into())
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
 }
 
 /// An object at this place.
@@ -72,6 +140,10 @@ mod tests {
         assert!(is_json(text) && !is_json("alpha:\n  listen: a:1\n"));
         let value = parse(text).unwrap();
         assert_eq!((value["d"].as_str(), value["e"].as_u64()), (Some("/* no // \" comment */"), Some(1)));
+        let twice = parse("{ \"a\": [\n{ \"b at line \": 1.5,\n\"b at line \": -1 }] }").unwrap_err().to_string();
+        assert_eq!(twice, "3: \"b at line \" is given twice; leave one of them out");
+        let all = parse("{\"a\": [null, true, -1, 2.5, \"x\", {}, []], \"b\": {\"a\": 1}}").unwrap();
+        assert_eq!(all, serde_json::json!({"a": [null, true, -1, 2.5, "x", {}, []], "b": {"a": 1}}));
         let line = parse("{\n/* a\n */ \"b\": }").unwrap_err().to_string();
         assert!(line.starts_with("3: not JSON: "), "{line}");
         assert!(parse(&("[".repeat(5000) + &"]".repeat(5000))).is_err());

@@ -66,6 +66,16 @@ fn failover_is_a_chain_of_pools() {
     );
     assert!(text.contains("failover-pool = { pool = \"B\", expiry = \"7s\" }"), "{text}");
     assert!(text.contains("# failover_errors of FailoverWithExptimeRoute has no counterpart."), "{text}");
+    assert!(!text.contains("keeps values"), "{text}");
+    let text = converted(
+        r#"{"type": "FailoverWithExptimeRoute", "normal": "PoolRoute|A", "failover": "PoolRoute|B", "failover_exptime": 0}"#,
+    );
+    assert!(
+        text.contains("expiry = \"60s\"") && text.contains("# failover_exptime: 0 keeps values in the other pool"),
+        "{text}"
+    );
+    let usual = r#"{"type": "FailoverWithExptimeRoute", "normal": "PoolRoute|A", "failover": "PoolRoute|B"}"#;
+    assert!(converted(usual).contains("expiry = \"60s\"") && !converted(usual).contains("keeps values"));
 }
 
 #[test]
@@ -120,6 +130,39 @@ fn a_request_to_all_servers_is_replication() {
     }
     let same = r#"{"type": "OperationSelectorRoute", "default_policy": "PoolRoute|A", "operation_policies": {"get": "PoolRoute|A"}}"#;
     assert!(converted(same).contains("distribution = \"ch3\""));
+}
+
+#[test]
+fn reads_and_deletes_can_go_to_other_pools_than_writes() {
+    let text = converted(
+        r#"{"type": "OperationSelectorRoute", "default_policy": "PoolRoute|A", "operation_policies": {
+            "get": "PoolRoute|B", "gets": "PoolRoute|B", "lease-get": "PoolRoute|B",
+            "delete": {"type": "AllSyncRoute", "children": ["PoolRoute|A", "PoolRoute|B", "PoolRoute|one"]}}}"#,
+    );
+    assert_eq!(names(&text), ["A", "B", "one"], "{text}");
+    assert!(text.contains("read-pool = \"B\"\n") && text.contains("delete-pools = [\"B\", \"one\"]\n"), "{text}");
+    for note in
+        ["# gets, gat and gats go to this pool", "# The reply to a delete waits", "# The policy of lease-get has no"]
+    {
+        assert!(text.contains(note), "{note}: {text}");
+    }
+    // Another handle for the same pool, by prefix, and a chain for reads.
+    let text = converted(
+        r#"{"type": "PrefixSelectorRoute", "wildcard": "PoolRoute|A", "policies": {"a:":
+            {"type": "OperationSelectorRoute", "default_policy": "PoolRoute|A", "operation_policies": {
+                "get": {"type": "FailoverRoute", "children": ["PoolRoute|B", "PoolRoute|one"]},
+                "delete": {"type": "AllFastestRoute", "children": [{"type": "PoolRoute", "pool": "A", "rates": {}}, "PoolRoute|two"]}}}}}"#,
+    );
+    assert_eq!(names(&text), ["A", "one", "B", "two", "A-2"], "{text}");
+    assert!(
+        text.contains("prefix = \"a:\"\npool = \"A-2\"") && text.contains("failover-pool = { pool = \"one\""),
+        "{text}"
+    );
+    let text = converted(
+        r#"{"type": "OperationSelectorRoute", "default_policy": "PoolRoute|A", "operation_policies": {
+            "delete": {"type": "AllSyncRoute", "children": ["PoolRoute|A", "PoolRoute|A"]}}}"#,
+    );
+    assert!(names(&text) == ["A"] && !text.contains("delete-pools"), "{text}");
 }
 
 #[test]
@@ -215,15 +258,35 @@ fn what_has_no_counterpart_is_one_line_with_its_place() {
         (r#"{"type": "OperationSelectorRoute"}"#, "route: OperationSelectorRoute has no policies"),
         (
             r#"{"type": "OperationSelectorRoute", "default_policy": "PoolRoute|A", "operation_policies": {"delete": "AllSyncRoute|Pool|A"}}"#,
-            "route: operations go to different servers",
+            "route: delete does not go to all servers that set goes to, which has no counterpart: all writes must",
         ),
         (
             r#"{"type": "OperationSelectorRoute", "default_policy": "PoolRoute|A", "operation_policies": {"set": "AllSyncRoute|Pool|A", "delete": "AllSyncRoute|Pool|A"}}"#,
-            "route: operations go to different servers",
+            "route: add and set go to different servers, which has no counterpart",
         ),
         (
-            r#"{"type": "OperationSelectorRoute", "default_policy": "PoolRoute|A", "operation_policies": {"get": "PoolRoute|B"}}"#,
-            "route: operations go to different servers",
+            r#"{"type": "OperationSelectorRoute", "operation_policies": {"get": "PoolRoute|A", "delete": "PoolRoute|B"}}"#,
+            "route: set has no policy, which has no counterpart",
+        ),
+        (
+            r#"{"type": "OperationSelectorRoute", "default_policy": "PoolRoute|A", "operation_policies": {"delete": "PoolRoute|B"}}"#,
+            "route: delete does not go to all servers that set goes to",
+        ),
+        (
+            r#"{"type": "OperationSelectorRoute", "default_policy": "PoolRoute|A", "operation_policies": {"delete": {"type": "AllSyncRoute", "children": ["PoolRoute|B", "PoolRoute|one"]}}}"#,
+            "route: delete does not go to all servers that set goes to",
+        ),
+        (
+            r#"{"type": "OperationSelectorRoute", "default_policy": "PoolRoute|A", "operation_policies": {"gets": "PoolRoute|B"}}"#,
+            "route: gets and set go to different servers",
+        ),
+        (
+            r#"{"type": "OperationSelectorRoute", "default_policy": "PoolRoute|A", "operation_policies": {"get": "PoolRoute|C"}}"#,
+            "route.operation_policies.get.pool: there is no pool \"C\"",
+        ),
+        (
+            r#"{"type": "OperationSelectorRoute", "default_policy": "PoolRoute|A", "operation_policies": {"delete": {"type": "AllSyncRoute", "children": ["PoolRoute|A", "NullRoute"]}}}"#,
+            "route.operation_policies.delete.children.1: NullRoute answers without a server",
         ),
     ] {
         let line = refused(&text_of(route));
@@ -231,6 +294,10 @@ fn what_has_no_counterpart_is_one_line_with_its_place() {
     }
     for (text, expected) in [
         ("{".to_string(), "1: not JSON: "),
+        (
+            format!("{{ {POOLS}, \"route\": \"PoolRoute|A\",\n\"route\": \"PoolRoute|B\" }}"),
+            "7: \"route\" is given twice",
+        ),
         ("{}".into(), "has no pools"),
         (format!("{{ {POOLS} }}"), "has no route; give route or routes"),
         (format!("{{ {POOLS}, \"route\": \"PoolRoute|A\", \"routes\": [] }}"), "has route and routes"),

@@ -58,16 +58,20 @@ pub(crate) fn lanes(config: &Config, addresses: &[SocketAddr]) -> Result<Vec<Vec
 
 /// Opens all connections, in the order of their numbers. The first error ends it.
 fn connections(config: &Config, addresses: &[SocketAddr]) -> Result<Vec<Connection>, LoadError> {
-    let open = |number: usize| {
+    open_all(config.connections(), |number| {
         let server = number % addresses.len();
         connect(&config.servers[server], addresses[server])
-    };
-    let all = config.connections();
-    let mut opened: Vec<Option<Connection>> = (0..all).map(|_| None).collect();
+    })
+}
+
+/// Calls `open` for 0 to `all`, first for 0 alone and then [`AT_ONCE`] at a time.
+fn open_all<T: Send>(all: usize, open: impl Fn(usize) -> Result<T, LoadError> + Sync) -> Result<Vec<T>, LoadError> {
+    let open = &open;
+    let mut opened: Vec<Option<T>> = (0..all).map(|_| None).collect();
     let Some(first) = opened.first_mut() else { return Ok(Vec::new()) };
     *first = Some(open(0)?);
     let failed = AtomicBool::new(false);
-    let open_some = |from: usize| -> Result<Vec<(usize, Connection)>, LoadError> {
+    let open_some = |from: usize| -> Result<Vec<(usize, T)>, LoadError> {
         let mut found = Vec::new();
         for number in (from..all).step_by(AT_ONCE) {
             if failed.load(Ordering::Relaxed) {
@@ -79,6 +83,7 @@ fn connections(config: &Config, addresses: &[SocketAddr]) -> Result<Vec<Connecti
         Ok(found)
     };
     thread::scope(|scope| {
+        let open_some = &open_some;
         let workers: Vec<_> = (1..all.min(AT_ONCE + 1)).map(|from| scope.spawn(move || open_some(from))).collect();
         for worker in workers {
             for (number, connection) in worker.join().expect("connecting never panics")? {
@@ -88,4 +93,44 @@ fn connections(config: &Config, addresses: &[SocketAddr]) -> Result<Vec<Connecti
         Ok::<_, LoadError>(())
     })?;
     Ok(opened.into_iter().flatten().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+    use std::time::Duration;
+
+    #[test]
+    fn the_first_client_connects_alone_and_then_some_at_the_same_time() {
+        let (now, most, started) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
+        let opened = open_all(100, |number| {
+            let before = now.fetch_add(1, Ordering::SeqCst);
+            most.fetch_max(before + 1, Ordering::SeqCst);
+            thread::sleep(Duration::from_millis(if number == 0 { 50 } else { 2 }));
+            let others = started.fetch_add(1, Ordering::SeqCst);
+            assert!(number > 0 || others == 0, "{others} connected before the first had ended");
+            now.fetch_sub(1, Ordering::SeqCst);
+            Ok(number)
+        });
+        assert_eq!(opened.unwrap(), (0..100).collect::<Vec<_>>(), "in the order of their numbers");
+        assert!((2..=AT_ONCE).contains(&most.into_inner()));
+    }
+
+    #[test]
+    fn an_error_ends_all_of_them() {
+        let refused = || LoadError::Connect {
+            server: "s".into(),
+            advice: "",
+            source: io::Error::from(io::ErrorKind::ConnectionRefused),
+        };
+        let tried = AtomicUsize::new(0);
+        let opened = open_all(10_000, |number| {
+            tried.fetch_add(1, Ordering::SeqCst);
+            thread::sleep(Duration::from_millis(1));
+            if number >= 40 { Err(refused()) } else { Ok(number) }
+        });
+        assert!(opened.is_err());
+        assert!(tried.into_inner() < 40 + 3 * AT_ONCE, "each thread stops after its next one");
+    }
 }

@@ -13,6 +13,8 @@ pub(crate) struct BackgroundClient {
     client: Client,
     process: ServerProcess,
     liveness: Liveness,
+    /// As [`Liveness::epoch`] returned it when the connection was made.
+    epoch: u64,
 }
 
 type Parameters<'p> = &'p [&'p (dyn ToSql + Sync)];
@@ -20,8 +22,9 @@ type Parameters<'p> = &'p [&'p (dyn ToSql + Sync)];
 impl BackgroundClient {
     /// Takes a connection that was just made.
     pub(super) async fn new(client: Client, liveness: &Liveness) -> Result<BackgroundClient, DatabaseError> {
+        let epoch = liveness.epoch();
         let process = in_time(HANDSHAKE_TIMEOUT, ServerProcess::of(&client)).await?;
-        Ok(BackgroundClient { client, process, liveness: liveness.clone() })
+        Ok(BackgroundClient { client, process, liveness: liveness.clone(), epoch })
     }
 
     /// Checks that this program can use the tables, and ensures it for as long as the connection lasts.
@@ -30,9 +33,9 @@ impl BackgroundClient {
         Ok(self.liveness.attend(&self.process, entering).await??)
     }
 
-    /// Whether the connection has ended.
+    /// Whether the connection has ended, or was made before the tables were replaced.
     pub(crate) fn is_closed(&self) -> bool {
-        self.client.is_closed()
+        self.client.is_closed() || self.liveness.is_outdated(self.epoch)
     }
 
     /// The server that this client is connected to.

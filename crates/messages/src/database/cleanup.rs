@@ -63,9 +63,8 @@ impl Cleanup {
         let mut client: Option<BackgroundClient> = None;
         loop {
             if let Err(error) = clean_up(&database, &mut client, &health, key_retention).await {
-                let reason = one_line(&error);
-                journal.note_connect_failure(&reason);
-                health.note_failure(BackgroundLoop::Cleanup, reason);
+                journal.note_loop_failure(&error);
+                health.note_failure(BackgroundLoop::Cleanup, one_line(&error));
                 client = None;
                 tokio::time::sleep(RETRY_AFTER).await;
                 continue;

@@ -30,6 +30,8 @@ pub(crate) struct DatabaseSession {
     pub(crate) statements: Statements,
     /// When the connection was made.
     pub(crate) connected: Nanos,
+    /// As [`Liveness::epoch`] returned it before the connection was made.
+    pub(crate) epoch: u64,
 }
 
 impl Database {
@@ -45,6 +47,7 @@ impl Database {
 
     /// Connects, updates the schema and prepares every statement.
     pub(crate) async fn connect(&self, clock: &Clock) -> Result<(DatabaseSession, ConnectionDriver), DatabaseError> {
+        let epoch = self.liveness.epoch();
         let (mut client, mut driver) = self.connector.connect().await?;
         let process = in_time(HANDSHAKE_TIMEOUT, driver.drive(ServerProcess::of(&client))).await?;
         let prepare = async {
@@ -55,15 +58,12 @@ impl Database {
         };
         // A step of the schema takes as long as it needs on a large table, and other connections wait for it.
         let statements = self.liveness.attend_long(&process, driver.drive(prepare)).await??;
-        Ok((DatabaseSession { client, process, statements, connected: clock.now() }, driver))
+        Ok((DatabaseSession { client, process, statements, connected: clock.now(), epoch }, driver))
     }
 
-    /// A connection that neither checks nor locks the schema, for `waystage messages migrate`. Like every other connection, it is refused
-    /// if a pooler answers.
+    /// A connection that neither checks nor locks the schema, for `waystage messages migrate`.
     pub(crate) async fn connect_to_migrate(&self) -> Result<Client, DatabaseError> {
-        let client = self.connector.connect_alone(HANDSHAKE_TIMEOUT).await?;
-        in_time(HANDSHAKE_TIMEOUT, ServerProcess::of(&client)).await?;
-        Ok(client)
+        self.connector.connect_alone(HANDSHAKE_TIMEOUT).await
     }
 
     /// A connection without prepared statements.

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio_postgres::config::{ChannelBinding, Host, SslMode};
 use tokio_postgres::error::DbError;
 use tokio_postgres::tls::NoTlsStream;
-use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, Socket};
+use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, SimpleQueryMessage, Socket};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const SILENT_PEER_TIMEOUT: Duration = Duration::from_secs(20);
@@ -39,6 +39,9 @@ const OPTIONS: &str = "-c synchronous_commit=on -c default_transaction_isolation
     -c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c enable_bitmapscan=off -c jit=off \
     -c statement_timeout=30s -c idle_in_transaction_session_timeout=30s -c client_min_messages=warning \
     -c waystage.session=on";
+
+/// Whether the server has received these settings. A pooler drops them.
+const HAS_SETTINGS: &str = "SELECT current_setting('waystage.session', true) IS NOT DISTINCT FROM 'on'";
 
 /// The function of PostgreSQL that waits for synchronous standbys. It warns if its wait was cancelled.
 const WAIT_FOR_STANDBY: &str = "SyncRepWaitForLSN";
@@ -191,7 +194,13 @@ impl Connector {
                 .await
                 .map(|(client, connection)| (client, Wire::Encrypted(Box::new(connection)))),
         };
-        connected.map_err(DatabaseError::of_connection)
+        let (client, mut wire) = connected.map_err(DatabaseError::of_connection)?;
+        // Here, so that another host is tried instead of a pooler. The query is a simple one: a pooler shares server connections, and a
+        // statement that another client has prepared on one of them would make an extended query fail with an error that looks temporary.
+        let messages = wire.drive(client.simple_query(HAS_SETTINGS)).await??;
+        let has_settings =
+            |message: &SimpleQueryMessage| matches!(message, SimpleQueryMessage::Row(row) if row.get(0) == Some("t"));
+        if messages.iter().any(has_settings) { Ok((client, wire)) } else { Err(DatabaseError::Pooler) }
     }
 }
 
@@ -201,6 +210,27 @@ impl Wire {
             Wire::Plain(connection) => connection.poll_message(context),
             Wire::Encrypted(connection) => connection.poll_message(context),
         }
+    }
+
+    /// Runs some work, and transfers bytes until it is done. Fails if the connection ends before.
+    async fn drive<W: Future>(&mut self, work: W) -> Result<W::Output, DatabaseError> {
+        let (mut work, mut is_over) = (pin!(work), false);
+        poll_fn(|context| {
+            loop {
+                if let Poll::Ready(done) = work.as_mut().poll(context) {
+                    return Poll::Ready(Ok(done));
+                }
+                if is_over {
+                    return Poll::Ready(Err(DatabaseError::Silent));
+                }
+                match self.poll_message(context) {
+                    Poll::Ready(Some(Ok(_))) => {}
+                    Poll::Ready(_) => is_over = true,
+                    Poll::Pending => return Poll::Pending,
+                }
+            }
+        })
+        .await
     }
 
     /// Transfers bytes until the connection ends. The client's calls return the error. If the wait for a synchronous standby was cancelled,

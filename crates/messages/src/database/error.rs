@@ -6,7 +6,7 @@ use tokio_postgres::error::SqlState;
 /// Why there is no connection, or no reply.
 #[derive(Debug, Error)]
 pub(crate) enum DatabaseError {
-    #[error("{}", one_line(.0))]
+    #[error("{}", explain(.0))]
     Postgres(#[from] tokio_postgres::Error),
     #[error("it does not answer")]
     Silent,
@@ -26,8 +26,13 @@ pub(crate) enum DatabaseError {
     Schema(#[from] SchemaError),
 }
 
-/// The tables of the service that a step changes or that are read before it.
-const TABLES: [&str; 6] = ["waystage_schema", "queue", "message", "invisible_message", "idempotency_key", "lost_lease"];
+/// The tables and the sequence of the service.
+const TABLES: [&str; 7] =
+    ["waystage_schema", "queue", "message", "invisible_message", "idempotency_key", "lost_lease", "message_id"];
+/// The function of PostgreSQL that refuses a row because of a policy.
+const CHECK_POLICY: &str = "ExecWithCheckOptions";
+/// The function of PostgreSQL that refuses a prepared statement whose columns have changed.
+const CHECK_PLAN: &str = "RevalidateCachedQuery";
 
 /// The role lacks a privilege, or no schema of its `search_path` exists and can be used.
 fn is_forbidden(error: &tokio_postgres::Error) -> bool {
@@ -53,11 +58,16 @@ fn remedy(error: &tokio_postgres::Error) -> &'static str {
              run GRANT USAGE, CREATE ON SCHEMA public TO the role of the service"
         }
         Some(&SqlState::INSUFFICIENT_PRIVILEGE) if is_about_table => {
-            ": the tables belong to another role; use that role, or run GRANT that role TO the role of the service"
+            ": the tables belong to another role, or a privilege on them was revoked; use that role, run GRANT that role TO the role of \
+             the service, or GRANT SELECT, INSERT, UPDATE, DELETE ON the tables and USAGE, SELECT ON SEQUENCE message_id TO it"
         }
         Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
             ": as the owner of the database run GRANT USAGE, CREATE ON SCHEMA public TO the role of the service, or \
              CREATE SCHEMA AUTHORIZATION that role"
+        }
+        _ if is_outdated_plan(error) => "",
+        _ if is_about_tables(error) => {
+            ": another program has dropped, renamed or changed a table of the service, or the search_path of the role; undo it"
         }
         _ => "",
     }
@@ -68,17 +78,47 @@ fn is_pooler(error: &tokio_postgres::Error) -> bool {
     error.as_db_error().is_some_and(|reported| reported.message().starts_with("unsupported startup parameter"))
 }
 
+/// The statement was prepared before a table changed.
+pub(crate) fn is_outdated_plan(error: &tokio_postgres::Error) -> bool {
+    error.as_db_error().is_some_and(|reported| reported.routine() == Some(CHECK_PLAN))
+}
+
+/// Whether the role lacks a privilege, or a table is missing or was changed, so that the statement fails for all rows. Errors of triggers
+/// have a context, because they come from a function.
+pub(crate) fn is_about_tables(error: &tokio_postgres::Error) -> bool {
+    let Some(reported) = error.as_db_error() else { return false };
+    let is_of_class = ["42", "3F"].iter().any(|class| reported.code().code().starts_with(class));
+    let is_about_one_row = reported.where_().is_some() || reported.routine() == Some(CHECK_POLICY);
+    is_outdated_plan(error) || is_of_class && !is_about_one_row
+}
+
+/// The error with its causes and what to do about it, in one line.
+pub(crate) fn explain(error: &tokio_postgres::Error) -> String {
+    format!("{}{}", one_line(error), remedy(error))
+}
+
 /// Whether the rows of the statement caused the error, not the connection, the server's state or a lock. Other rows may then succeed.
 pub(crate) fn is_about_rows(error: &tokio_postgres::Error) -> bool {
     // Connection, transaction state, serialization, resources, locks, operator, system: in this order.
     const OTHER_CLASSES: [&str; 7] = ["08", "25", "40", "53", "55", "57", "58"];
-    error.code().is_some_and(|code| !OTHER_CLASSES.iter().any(|class| code.code().starts_with(class)))
+    !is_about_tables(error)
+        && error.code().is_some_and(|code| !OTHER_CLASSES.iter().any(|class| code.code().starts_with(class)))
 }
 
 impl DatabaseError {
     /// Whether the rows of the statement caused the error.
     pub(crate) fn is_about_rows(&self) -> bool {
         matches!(self, DatabaseError::Postgres(error) if is_about_rows(error))
+    }
+
+    /// Whether the role lacks a privilege, or a table is missing or was changed.
+    pub(crate) fn is_about_tables(&self) -> bool {
+        match self {
+            DatabaseError::Postgres(error) | DatabaseError::Schema(SchemaError::Postgres(error)) => {
+                is_about_tables(error)
+            }
+            _ => false,
+        }
     }
 
     /// The error of a failed attempt to connect.
@@ -93,6 +133,7 @@ impl DatabaseError {
         let error = match self {
             DatabaseError::Postgres(error) => error,
             DatabaseError::Refused(reason) => return Some(reason.clone()),
+            DatabaseError::Pooler => return Some(self.to_string()),
             _ => return None,
         };
         error
@@ -105,11 +146,14 @@ impl DatabaseError {
     pub(crate) fn is_lasting(&self) -> bool {
         match self {
             DatabaseError::Silent | DatabaseError::Refused(_) | DatabaseError::Unreplicated => false,
-            DatabaseError::Schema(SchemaError::Postgres(error)) => is_forbidden(error),
+            DatabaseError::Schema(SchemaError::Postgres(error)) => is_forbidden(error) || is_about_tables(error),
             DatabaseError::Schema(_) | DatabaseError::Pooler => true,
             DatabaseError::Postgres(error) => {
                 let is_refused = |code: &SqlState| code.code().starts_with("28") || code.code().starts_with("3D");
-                error.code().is_some_and(is_refused) || is_forbidden(error) || is_refused_by_client(error)
+                error.code().is_some_and(is_refused)
+                    || is_forbidden(error)
+                    || is_about_tables(error)
+                    || is_refused_by_client(error)
             }
         }
     }
@@ -119,7 +163,7 @@ impl DatabaseError {
 #[derive(Debug, Error)]
 pub(crate) enum SchemaError {
     /// The database refused a step.
-    #[error("cannot update the schema: {}{}", one_line(.0), remedy(.0))]
+    #[error("cannot update the schema: {}", explain(.0))]
     Postgres(#[from] tokio_postgres::Error),
     /// A missing step would break an older program that is connected.
     #[error(

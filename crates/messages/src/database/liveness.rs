@@ -4,9 +4,11 @@
 
 use crate::database::connector::Connector;
 use crate::database::error::DatabaseError;
+use crate::database::table_state::TableState;
 use std::fmt;
 use std::pin::pin;
 use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::Mutex;
@@ -15,6 +17,8 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 
 /// If a statement takes longer than this, its state on the server is checked, and again after each further such time.
 const LOOK_UP_EVERY: Duration = Duration::from_secs(1);
+/// The shortest pause between two checks of a commit that waits for a standby.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 /// Timeout of the connection for checks, and of each of its statements.
 const LOOK_UP_WITHIN: Duration = Duration::from_secs(2);
 /// Pause between two attempts to open the connection for checks.
@@ -30,8 +34,7 @@ const SILENT_FOR: Duration = Duration::from_secs(60);
 /// `backend_start` distinguishes processes that have the same number at different times, or on different servers.
 const OWN_PROCESS: &str = "SELECT pid, extract(epoch FROM backend_start)::text,
     CASE WHEN pg_is_in_recovery() THEN 0 ELSE ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer END,
-    (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint,
-    current_setting('waystage.session', true) IS NOT DISTINCT FROM 'on'
+    (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
     FROM pg_stat_activity WHERE pid = pg_backend_pid()";
 /// `ClientWrite`: the process waits for a connection that takes no more bytes. `SyncRep`: it waits for a synchronous standby.
 const STATE: &str = "SELECT state = 'disabled', state = 'active' AND wait_event IS DISTINCT FROM 'ClientWrite',
@@ -48,8 +51,6 @@ const TABLE_LOCKS: &str = "SELECT string_agg(DISTINCT pid::text, ', ') FROM pg_l
             OR mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock') AND relation IN (
                 to_regclass('idempotency_key'), to_regclass('message'), to_regclass('invisible_message')
             ))";
-const WRITABLE: &str = "SELECT current_setting('transaction_read_only') = 'off'";
-
 /// Identifies a server and its history. Another server, or the same after a restart or promotion, can draw the same ids again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ServerId {
@@ -81,8 +82,8 @@ pub(crate) struct LockWait {
 enum Activity {
     /// It runs a statement, and may wait for a lock.
     Running(Option<LockWait>),
-    /// Its statement has finished, and its commit waits for a synchronous standby.
-    Replicating,
+    /// The statement that began at this time has finished, and its commit waits for a synchronous standby.
+    Replicating(Option<String>),
     /// It has finished the statement that began at this time, and waits for the next one.
     Waiting(Option<String>),
     /// The process does not exist.
@@ -98,6 +99,8 @@ pub(crate) struct Liveness {
     look_up: Arc<Mutex<Option<LookUp>>>,
     /// The start of the latest statement whose reply was lost.
     silent_since: Arc<std::sync::Mutex<Option<Instant>>>,
+    /// Increases when the tables have been replaced. Connections of before are then replaced as well.
+    epoch: Arc<AtomicU64>,
     /// How long a commit can wait for a synchronous standby.
     replication_timeout: Duration,
 }
@@ -111,9 +114,7 @@ enum LookUp {
 }
 
 impl ServerProcess {
-    /// The server process of this connection. Fails if the server did not receive the session settings. The query is a simple one: a
-    /// pooler shares server connections, and a statement that another client has prepared on one of them would make an extended query
-    /// fail with an error that looks temporary.
+    /// The server process of this connection.
     pub(crate) async fn of(client: &Client) -> Result<ServerProcess, DatabaseError> {
         let messages = client.simple_query(OWN_PROCESS).await?;
         let row = messages.iter().find_map(|message| match message {
@@ -121,9 +122,6 @@ impl ServerProcess {
             _ => None,
         });
         let column = |index: usize| row.and_then(|row| row.get(index)).unwrap_or_default();
-        if column(4) != "t" {
-            return Err(DatabaseError::Pooler);
-        }
         let server = ServerId { timeline: number(column(2))?, started_us: number(column(3))? };
         Ok(ServerProcess { pid: number(column(0))?, started: column(1).to_string(), server })
     }
@@ -157,7 +155,8 @@ fn number<N: FromStr>(text: &str) -> Result<N, DatabaseError> {
 impl Liveness {
     /// Checks processes on the server that this connector reaches.
     pub(super) fn new(connector: Connector, replication_timeout: Duration) -> Liveness {
-        Liveness { connector, look_up: Arc::default(), silent_since: Arc::default(), replication_timeout }
+        let (look_up, silent_since, epoch) = Default::default();
+        Liveness { connector, look_up, silent_since, epoch, replication_timeout }
     }
 
     /// Runs work whose statements run in this process of the server. If the process has finished but its reply does not arrive,
@@ -196,8 +195,13 @@ impl Liveness {
         let began = Instant::now();
         let mut seen_running = began;
         let mut before = Activity::Unknown;
+        // The start of the statement whose commit waits for a standby, and when a check first found that. Each statement of a batch has
+        // a commit of its own.
+        let mut replicating: Option<(Option<String>, Instant)> = None;
         loop {
-            if let Ok(done) = timeout(LOOK_UP_EVERY, &mut work).await {
+            let left = |since: &Instant| self.replication_timeout.saturating_sub(since.elapsed()).max(SHORTEST_PAUSE);
+            let pause = replicating.as_ref().map_or(LOOK_UP_EVERY, |(_, since)| left(since).min(LOOK_UP_EVERY));
+            if let Ok(done) = timeout(pause, &mut work).await {
                 return Ok(done);
             }
             let mut activity = tokio::select! {
@@ -205,7 +209,10 @@ impl Liveness {
                 done = &mut work => return Ok(done),
                 activity = self.activity(process) => activity,
             };
-            // A reply can still be on its way, so two checks must find the same statement finished.
+            if !matches!(activity, Activity::Replicating(_) | Activity::Unknown) {
+                replicating = None;
+            }
+            // A reply can still be on its way, so two checks must find the same statement finished, a second apart.
             let is_lost = match &mut activity {
                 Activity::Running(wait) => {
                     report(wait.take());
@@ -215,11 +222,19 @@ impl Liveness {
                 Activity::Unknown => began.elapsed() >= longest || seen_running.elapsed() >= SILENT_FOR,
                 Activity::Waiting(_) => activity == before,
                 Activity::Gone => true,
-                Activity::Replicating if began.elapsed() >= self.replication_timeout => {
-                    tokio::spawn(self.clone().terminate(process.clone()));
-                    return Err(DatabaseError::Unreplicated);
+                Activity::Replicating(statement) => {
+                    let since = match &replicating {
+                        Some((known, since)) if known == statement => *since,
+                        _ => Instant::now(),
+                    };
+                    replicating = Some((statement.take(), since));
+                    let longest = longest.max(self.replication_timeout);
+                    if since.elapsed() >= self.replication_timeout || began.elapsed() >= longest {
+                        tokio::spawn(self.clone().terminate(process.clone()));
+                        return Err(DatabaseError::Unreplicated);
+                    }
+                    false
                 }
-                Activity::Replicating => false,
             };
             if is_lost {
                 *self.silent_since.lock().unwrap_or_else(PoisonError::into_inner) = Some(began);
@@ -236,14 +251,29 @@ impl Liveness {
         self.silent_since.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|since| answered < since)
     }
 
-    /// Whether the database answers and accepts writes.
-    pub(crate) async fn is_writable(&self) -> Result<bool, DatabaseError> {
-        let is_writable: bool = self.look_up(async |client| client.query_one(WRITABLE, &[]).await?.try_get(0)).await?;
-        if !is_writable {
+    /// The number of times that the tables have been replaced. A connection remembers the number from before it was made.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Relaxed)
+    }
+
+    /// Whether the tables have been replaced since a connection was made. Low-water marks and the fence of before do not count.
+    pub(crate) fn is_outdated(&self, epoch: u64) -> bool {
+        self.epoch() != epoch
+    }
+
+    /// The tables have been replaced.
+    pub(super) fn end_epoch(&self) {
+        self.epoch.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The state of the database and of the tables.
+    pub(super) async fn check_tables(&self) -> Result<TableState, DatabaseError> {
+        let state = self.look_up(async |client| TableState::read(client).await).await?;
+        if !state.is_writable {
             // A new connection may reach another server, which is writable.
             *self.look_up.lock().await = None;
         }
-        Ok(is_writable)
+        Ok(state)
     }
 
     async fn activity(&self, process: &ServerProcess) -> Activity {
@@ -252,7 +282,7 @@ impl Liveness {
             Err(_) => Activity::Unknown,
             Ok([]) => Activity::Gone,
             Ok([row, ..]) => match (row.get::<_, Option<bool>>(0), row.get::<_, Option<bool>>(1)) {
-                (Some(false), Some(true)) if row.get(3) => Activity::Replicating,
+                (Some(false), Some(true)) if row.get(3) => Activity::Replicating(row.get(2)),
                 (Some(false), Some(true)) => {
                     let (kind, processes) = (row.get::<_, Option<String>>(4), row.get::<_, Option<String>>(5));
                     Activity::Running(kind.zip(processes).map(|(kind, processes)| LockWait { kind, processes }))

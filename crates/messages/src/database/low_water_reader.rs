@@ -74,9 +74,8 @@ pub(crate) async fn run(
                 tokio::time::sleep(PAUSE).await;
             }
             Err(error) => {
-                let reason = one_line(&error);
-                journal.note_connect_failure(&reason);
-                health.note_failure(BackgroundLoop::LowWater, reason);
+                journal.note_loop_failure(&error);
+                health.note_failure(BackgroundLoop::LowWater, one_line(&error));
                 reader = None;
                 tokio::time::sleep(RETRY_AFTER).await;
             }
@@ -108,8 +107,8 @@ async fn round(
         // With a new snapshot, which sees what they have stored.
         heads = reader.read_marks(&pairs, true).await?;
     }
-    // A transaction that can have drawn an id is still running: try again in the next round.
-    let Some(heads) = heads else { return Ok(()) };
+    // A transaction that can have drawn an id is still running, or the tables were replaced meanwhile: try again in the next round.
+    let Some(heads) = heads.filter(|_| !reader.client.is_closed()) else { return Ok(()) };
     let mark = |found: Option<(i32, i32, Option<i64>)>| {
         found.map(|(queue_id, era, head)| {
             let low = head.unwrap_or(i64::MAX).min(reader.drawn.last_id + 1);

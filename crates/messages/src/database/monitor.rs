@@ -1,4 +1,4 @@
-//! Checks every second whether the database answers and accepts writes, for `/readyz`.
+//! Checks every second whether the database answers and accepts writes, and whether the tables and privileges are there, for `/readyz`.
 
 use crate::database::liveness::Liveness;
 use crate::path::failure::Failure;
@@ -10,15 +10,53 @@ const EVERY: Duration = Duration::from_secs(1);
 
 /// Runs until it is dropped.
 pub(crate) async fn run(liveness: Liveness, health: Arc<Health>) {
+    let mut monitor = Monitor::default();
     loop {
-        health.set_database(match liveness.is_writable().await {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(Failure::NotReady("the database is read-only".into())),
-            Err(error) => Err(match error.refusal() {
-                Some(reason) => Failure::NotReady(format!("the database refuses a connection: {reason}")),
-                None => Failure::DatabaseDown,
-            }),
-        });
+        health.set_database(monitor.check(&liveness).await);
         tokio::time::sleep(EVERY).await;
+    }
+}
+
+/// What the latest checks have found.
+#[derive(Debug, Default)]
+struct Monitor {
+    /// The tables that were there last.
+    tables: Option<String>,
+    /// What is missing.
+    problem: Option<String>,
+}
+
+impl Monitor {
+    async fn check(&mut self, liveness: &Liveness) -> Result<(), Failure> {
+        let state = liveness.check_tables().await.map_err(|error| match error.refusal() {
+            Some(reason) => Failure::NotReady(format!("the database refuses a connection: {reason}")),
+            None => Failure::DatabaseDown,
+        })?;
+        self.note_tables(state.identity, liveness);
+        self.note_problem(state.problem.clone());
+        if !state.is_writable {
+            return Err(Failure::NotReady("the database is read-only".into()));
+        }
+        state.problem.map_or(Ok(()), |problem| Err(Failure::NotReady(problem)))
+    }
+
+    /// If the tables are not those of before, every connection is made again: what it knows of ids and of the schema is wrong.
+    fn note_tables(&mut self, found: Option<String>, liveness: &Liveness) {
+        let Some(found) = found else { return };
+        if self.tables.as_ref().is_some_and(|tables| *tables != found) {
+            eprintln!("waystage: messages: the tables have been replaced, or their ids start again; connecting again");
+            liveness.end_epoch();
+        }
+        self.tables = Some(found);
+    }
+
+    fn note_problem(&mut self, found: Option<String>) {
+        if self.problem != found {
+            match &found {
+                Some(problem) => eprintln!("waystage: messages: {problem}"),
+                None => eprintln!("waystage: messages: the role has all tables and privileges again"),
+            }
+            self.problem = found;
+        }
     }
 }

@@ -95,9 +95,8 @@ impl Peers {
     pub(crate) async fn run(self: Arc<Peers>, database: Database, journal: Arc<Journal>, health: Arc<Health>) {
         loop {
             if let Err(error) = self.exchange(&database, &health).await {
-                let reason = one_line(&error);
-                journal.note_connect_failure(&reason);
-                health.note_failure(BackgroundLoop::Peers, reason);
+                journal.note_loop_failure(&error);
+                health.note_failure(BackgroundLoop::Peers, one_line(&error));
             }
             tokio::time::sleep(RETRY_AFTER).await;
         }
@@ -123,6 +122,9 @@ impl Peers {
                 },
                 () = self.has_outgoing.notified() => {}
                 _ = again.tick() => {
+                    if client.is_closed() {
+                        return Ok(());
+                    }
                     self.announce_polls();
                     // Its reply shows that the connection is not silent.
                     client.batch_execute(&listen).await?;

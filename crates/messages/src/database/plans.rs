@@ -46,11 +46,11 @@ const CASES: &[(&str, &str, i64)] = &[
     ("-- Creates or changes a queue", "'new', NULL, NULL, NULL, NULL, NULL", 60),
     ("UPDATE queue SET deleted_at", "'q1'", 60),
     // A batch of 500 messages.
-    ("-- Handles a batch of messages that are due", "0, 500, '{}', '{}'", 30_000),
-    ("SELECT queue_id, id FROM invisible_message", "0, '{}', '{}'", 60),
+    ("-- Handles a batch of messages that are due", "0, '{}', '{}', '{}', '{}', '{}', 500", 30_000),
+    ("SELECT queue_id, id FROM invisible_message", "0, '{}', '{}', '{}', '{}', '{}'", 60),
     ("FROM message\n    WHERE expires_at <= now()", "0, 50000", 110_000),
     ("DELETE FROM message WHERE ctid = ANY (ARRAY(\n    SELECT ctid FROM message", "'{\"(0,1)\"}'", 60),
-    ("due_at - now()", "0, '{}', '{}'", 60),
+    ("due_at - now()", "0, '{}', '{}', '{}', '{}', '{}'", 60),
     ("-- Ends the eras", "'{q1}'", 60),
     ("-- The oldest message of each queue", "0, '{q1}', '{\"\"}', '{0}', '{0}', '{0}'", 60),
     // Batches of 5000 rows.

@@ -1,10 +1,11 @@
 -- Handles a batch of messages that are due: back into their queue in their old place, into the dead-letter queue after the last attempt, or
 -- deleted if the message expired or its queue was deleted. If the queue has a backoff, a message whose lease expired waits for it first.
--- Rows and queues that another transaction has locked are skipped. Rows with a `skipped_id` name the skipped queues.
+-- Rows that another transaction has locked are skipped, and so are messages whose target, the queue or its dead-letter queue, is locked.
+-- Rows with a `skipped_id` name the queues of these messages, and the limits of attempts that tell the messages for both targets apart.
 WITH due AS MATERIALIZED (
     SELECT ctid AS row, queue_id, id, attempts, expires_at, lease_secret IS NOT NULL AND NOT is_backing_off AS has_expired FROM invisible_message
-    WHERE due_at <= now() AND due_at > to_timestamp($1::bigint / 1000.0) AND queue_id <> ALL ($3::integer[]) AND id <> ALL ($4::bigint[])
-    ORDER BY due_at LIMIT $2 FOR UPDATE SKIP LOCKED
+    WHERE due_at <= now() AND {in_scan}
+    ORDER BY due_at LIMIT $7 FOR UPDATE SKIP LOCKED
 ), known AS MATERIALIZED (
     SELECT due.row, due.queue_id, due.id, queue.name, dead.name AS dead_name, dead.id AS dead_id,
         now() + dead.expiry_ms * interval '1 millisecond' AS dead_expires_at,
@@ -52,10 +53,13 @@ WITH due AS MATERIALIZED (
 )
 SELECT count(*) AS messages, CASE WHEN to_id IS NOT NULL THEN coalesce(dead_name, name) END AS queue,
     CASE WHEN to_id IS NULL THEN 'deleted' WHEN dead_name IS NOT NULL THEN 'dead_lettered' ELSE 'visible' END AS outcome,
-    NULL::integer AS skipped_id
+    NULL::integer AS skipped_id, NULL::integer AS attempts_max
 FROM movable GROUP BY 2, 3
 UNION ALL
-SELECT count(*), NULL, 'postponed', NULL FROM target WHERE is_postponed HAVING count(*) > 0
+SELECT count(*), NULL, 'postponed', NULL, NULL FROM target WHERE is_postponed HAVING count(*) > 0
 UNION ALL
-SELECT count(*), NULL, 'skipped', queue_id FROM target
-WHERE NOT is_postponed AND to_id IS NOT NULL AND to_id NOT IN (SELECT locked.id FROM locked) GROUP BY queue_id
+SELECT count(*), NULL, CASE WHEN dead_id IS NULL THEN 'not_returned' ELSE 'not_dead_lettered' END, queue_id, (
+    SELECT queue.attempts FROM queue JOIN queue AS dead ON dead.id = queue.dead_letter_queue_id AND dead.deleted_at IS NULL
+    WHERE queue.id = target.queue_id
+) FROM target
+WHERE NOT is_postponed AND to_id IS NOT NULL AND to_id NOT IN (SELECT locked.id FROM locked) GROUP BY 3, target.queue_id

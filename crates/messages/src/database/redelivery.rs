@@ -6,7 +6,7 @@ use crate::database::background_client::BackgroundClient;
 use crate::database::connection::Database;
 use crate::database::error::{DatabaseError, one_line};
 use crate::database::peers::Peers;
-use crate::database::set_aside::SetAside;
+use crate::database::set_aside::{SetAside, Skipped, Target};
 use crate::observe::journal::{DUE_OUTCOMES, Journal};
 use crate::path::health::{BackgroundLoop, Health};
 use crate::path::statement::prepare::backoff_ms;
@@ -15,6 +15,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_postgres::Statement;
+use tokio_postgres::types::ToSql;
 
 /// The longest pause: a peer may have leased or delayed a message that is due soon.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
@@ -31,10 +32,11 @@ const OVERLAP_MS: i64 = 60_000;
 
 /// The index of deleted messages in `DUE_OUTCOMES`.
 const DELETED: usize = 2;
+/// The outcome for messages whose dead-letter queue is locked, as redeliver.sql names it.
+const NOT_DEAD_LETTERED: &str = "not_dead_lettered";
 
 /// The first message that is due, as redeliver.sql finds it.
-const FIRST: &str = "SELECT queue_id, id FROM invisible_message
-    WHERE due_at <= now() AND due_at > to_timestamp($1::bigint / 1000.0) AND queue_id <> ALL ($2) AND id <> ALL ($3)
+const FIRST: &str = "SELECT queue_id, id FROM invisible_message WHERE due_at <= now() AND {in_scan}
     ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED";
 
 /// The `ctid`s of expired messages. One query serves many deletions, because an old snapshot keeps deleted rows in the index.
@@ -47,8 +49,13 @@ const DELETE_EXPIRED: &str = "DELETE FROM message WHERE ctid = ANY (ARRAY(
 /// The database's time, and the time until the next message is due, in milliseconds.
 const NEXT: &str = "SELECT (extract(epoch FROM now()) * 1000)::bigint,
     (SELECT ceil(extract(epoch FROM due_at - now()) * 1000)::bigint
-     FROM invisible_message WHERE due_at > to_timestamp($1::bigint / 1000.0) AND queue_id <> ALL ($2) AND id <> ALL ($3)
-     ORDER BY due_at LIMIT 1)";
+     FROM invisible_message WHERE {in_scan} ORDER BY due_at LIMIT 1)";
+/// The condition of all three statements about messages that are due: not in the part with only dead rows, and not set aside. The first
+/// and the second array are queues whose returns are set aside, and the numbers of attempts below which a message returns. The third and
+/// the fourth are the same for moves to dead-letter queues. Looking a limit up in an array costs less for each row than a join.
+const IN_SCAN: &str = "due_at > to_timestamp($1::bigint / 1000.0)
+    AND (attempts < ($3::integer[])[array_position($2::integer[], queue_id)]) IS NOT TRUE
+    AND (attempts >= ($5::integer[])[array_position($4::integer[], queue_id)]) IS NOT TRUE AND id <> ALL ($6::bigint[])";
 
 /// Wakes the redelivery.
 #[derive(Clone, Debug, Default)]
@@ -92,9 +99,8 @@ impl Redelivery {
             let pause = match redeliver_all(&database, &mut session, &around).await {
                 Ok(pause) => pause,
                 Err(error) => {
-                    let reason = one_line(&error);
-                    around.journal.note_connect_failure(&reason);
-                    around.health.note_failure(BackgroundLoop::Redelivery, reason);
+                    around.journal.note_loop_failure(&error);
+                    around.health.note_failure(BackgroundLoop::Redelivery, one_line(&error));
                     session = None;
                     LONGEST_PAUSE
                 }
@@ -133,8 +139,9 @@ impl RedeliverySession {
             return Ok(None);
         }
         let due = include_str!("redeliver.sql").replace("{backoff_ms}", &backoff_ms("due"));
-        let due = client.prepare(&due).await?;
-        let (first, next) = (client.prepare(FIRST).await?, client.prepare(NEXT).await?);
+        let [due, first, next] = [&due, FIRST, NEXT].map(|text| text.replace("{in_scan}", IN_SCAN));
+        let (due, first, next) =
+            (client.prepare(&due).await?, client.prepare(&first).await?, client.prepare(&next).await?);
         let (expired, delete_expired) = (client.prepare(EXPIRED).await?, client.prepare(DELETE_EXPIRED).await?);
         let (aside, next_expiry) = (SetAside::default(), Instant::now());
         let statements = RedeliverySession {
@@ -155,6 +162,8 @@ impl RedeliverySession {
     /// Handles all messages that are due. If a batch fails because of its rows, smaller batches find the message that caused the error.
     async fn redeliver_due(&mut self, around: &Surroundings) -> Result<(), DatabaseError> {
         let mut limit = BATCH;
+        // Only here, so that each locked queue is tried once before the messages of others are, however many are locked.
+        self.aside.end_pauses();
         loop {
             match self.redeliver_batch(limit, around).await {
                 // Other messages nearby may also be refused, so the batches grow slowly.
@@ -171,18 +180,21 @@ impl RedeliverySession {
     /// Handles a batch and wakes the polls that wait for its messages. Returns whether more may be due.
     async fn redeliver_batch(&mut self, limit: i64, around: &Surroundings) -> Result<bool, DatabaseError> {
         let mut found = 0;
-        let (queues, messages) = self.aside.current();
-        for row in self.client.query(&self.due, &[&self.begin_ms, &limit, &queues, &messages]).await? {
+        let Skipped { returns, burials, messages } = self.aside.current();
+        let parameters: [&(dyn ToSql + Sync); 7] =
+            [&self.begin_ms, &returns.0, &returns.1, &burials.0, &burials.1, &messages, &limit];
+        for row in self.client.query(&self.due, &parameters).await? {
             let messages: i64 = row.get(0);
             found += messages;
-            if let Some(skipped) = row.get(3) {
-                self.aside.add_queue(skipped);
+            let outcome: &str = row.get(2);
+            if let Some(queue) = row.get(3) {
+                let target = if outcome == NOT_DEAD_LETTERED { Target::DeadLetterQueue } else { Target::Queue };
+                self.aside.add_queue(queue, target, row.get(4));
                 continue;
             }
             if let Some(queue) = row.get::<_, Option<&str>>(1) {
                 around.peers.notify(queue);
             }
-            let outcome: &str = row.get(2);
             if let Some(index) = DUE_OUTCOMES.iter().position(|known| *known == outcome) {
                 around.journal.count_due(index, messages.unsigned_abs());
             }
@@ -192,8 +204,10 @@ impl RedeliverySession {
 
     /// Skips the first due message for a while, because the database refuses to move it.
     async fn set_first_aside(&mut self, error: &DatabaseError, around: &Surroundings) -> Result<(), DatabaseError> {
-        let (queues, messages) = self.aside.current();
-        for row in self.client.query(&self.first, &[&self.begin_ms, &queues, &messages]).await? {
+        let Skipped { returns, burials, messages } = self.aside.current();
+        let parameters: [&(dyn ToSql + Sync); 6] =
+            [&self.begin_ms, &returns.0, &returns.1, &burials.0, &burials.1, &messages];
+        for row in self.client.query(&self.first, &parameters).await? {
             let (queue, id): (i32, i64) = (row.get(0), row.get(1));
             self.aside.add_message(id);
             around.journal.note_stuck_message(queue, id, &one_line(error));
@@ -228,8 +242,10 @@ impl RedeliverySession {
     }
 
     async fn pause(&mut self) -> Result<Duration, DatabaseError> {
-        let (queues, messages) = self.aside.current();
-        let row = self.client.query_one(&self.next, &[&self.begin_ms, &queues, &messages]).await?;
+        let Skipped { returns, burials, messages } = self.aside.current();
+        let parameters: [&(dyn ToSql + Sync); 6] =
+            [&self.begin_ms, &returns.0, &returns.1, &burials.0, &burials.1, &messages];
+        let row = self.client.query_one(&self.next, &parameters).await?;
         let (now_ms, due_ms): (i64, Option<i64>) = (row.get(0), row.get(1));
         if self.begin_ms == 0 {
             (self.begin_ms, self.full_scan_ms) = (now_ms - OVERLAP_MS, now_ms);

@@ -1,8 +1,9 @@
 //! The tables, as numbered steps that are part of the program. Brings a database to the latest step, and refuses programs that cannot use
 //! the tables.
 //!
-//! Every connection that uses the tables holds an advisory lock in shared mode, whose number is the last step that its program knows. Each
-//! step states the oldest program that can use the tables after it. Before the step runs, the migration locks the numbers of all older
+//! Every connection that uses the tables holds an advisory lock in shared mode, its fence. The fence has two numbers: the last step that
+//! the program knows, and the number of the schema with the tables. Services in other schemas of the database have other fences. Each
+//! step states the oldest program that can use the tables after it. Before the step runs, the migration locks the fences of all older
 //! programs in exclusive mode. It is refused while such a program is connected. If such a program connects during the step, it waits until
 //! the step has finished and is then refused.
 
@@ -31,12 +32,17 @@ pub(crate) const STEPS: &[Step] = &[
 
 /// Locked while the schema is changed, because several services may start at once. The number is arbitrary but must stay the same.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(7294011736218)";
-/// Locked in shared mode by each connection. The first number is arbitrary but must stay the same; the second is the program's step.
-const FENCE: &str = "SELECT pg_advisory_lock_shared(1463904085, $1)";
+/// The schema with the tables. Without tables, the one in which they will be created; none if the role can use no schema.
+const SCHEMA: &str = "SELECT coalesce((SELECT relnamespace FROM pg_class WHERE oid = to_regclass('waystage_schema')),
+        (SELECT oid FROM pg_namespace WHERE nspname = current_schema())) AS schema";
+/// Locked in shared mode by each connection. The first number of the lock is this one plus the program's step, and the second is the
+/// schema's. The number is arbitrary but must stay the same.
+const FENCE: &str = "SELECT schema, pg_advisory_lock_shared(1463877632 + $1, schema::integer) FROM ({schema}) AS found";
 /// Locks the fences of all steps below this one in exclusive mode, and stops at the first one that a connection holds. Returns its
-/// number.
-const CLOSE_FENCES: &str = "SELECT number FROM generate_series(0, $1 - 1) AS t (number)
-    WHERE NOT pg_try_advisory_xact_lock(1463904085, number) ORDER BY number LIMIT 1";
+/// step. Older builds hold a fence of the whole database instead.
+const CLOSE_FENCES: &str = "SELECT number FROM generate_series(0, $1 - 1) AS t (number), ({schema}) AS found
+    WHERE NOT (pg_try_advisory_xact_lock(1463877632 + number, schema::integer) AND pg_try_advisory_xact_lock(1463904085, number))
+    ORDER BY number LIMIT 1";
 
 /// All steps change the schema that has the tables, also if the search path meanwhile begins with another one.
 const STAY: &str = "SELECT set_config('search_path', quote_ident(nspname), true)
@@ -70,12 +76,18 @@ impl Found {
 
 /// Holds the fence for as long as this connection lasts, and runs the missing steps, all or none.
 pub(crate) async fn enter(client: &mut Client, steps: &[Step]) -> Result<(), SchemaError> {
-    hold_fence(client, steps.len()).await?;
-    // Checked without a transaction first, because nearly always there is nothing to do.
-    if find(client).await?.step < steps.len() {
-        migrate(client, steps).await?;
+    let mut schema = hold_fence(client, steps.len()).await?;
+    loop {
+        // Checked without a transaction first, because nearly always there is nothing to do.
+        if find(client).await?.step < steps.len() {
+            migrate(client, steps).await?;
+        }
+        // Another service may meanwhile have created the tables in another schema of the search path.
+        let held = std::mem::replace(&mut schema, hold_fence(client, steps.len()).await?);
+        if held == schema {
+            return find(client).await?.check(steps.len());
+        }
     }
-    find(client).await?.check(steps.len())
 }
 
 /// Like `enter`, but runs no steps: background loops wait until the tables exist.
@@ -120,15 +132,16 @@ pub(crate) async fn migrate(client: &mut Client, steps: &[Step]) -> Result<(), S
     Ok(())
 }
 
-async fn hold_fence(client: &Client, known: usize) -> Result<(), tokio_postgres::Error> {
+/// Returns the number of the schema whose fence this connection now holds. It can hold a fence several times.
+async fn hold_fence(client: &Client, known: usize) -> Result<Option<u32>, tokio_postgres::Error> {
     let known = i32::try_from(known).unwrap_or(i32::MAX);
-    client.query_one(FENCE, &[&known]).await.map(|_| ())
+    client.query_one(&FENCE.replace("{schema}", SCHEMA), &[&known]).await?.try_get(0)
 }
 
 /// Makes sure that no older program is connected, until the transaction ends.
 async fn close_fences(transaction: &Transaction<'_>, oldest_program: usize) -> Result<(), SchemaError> {
     let oldest_program = i32::try_from(oldest_program).unwrap_or(i32::MAX);
-    match transaction.query_opt(CLOSE_FENCES, &[&oldest_program]).await? {
+    match transaction.query_opt(&CLOSE_FENCES.replace("{schema}", SCHEMA), &[&oldest_program]).await? {
         Some(row) => Err(SchemaError::OlderIsConnected { known: row.get(0) }),
         None => Ok(()),
     }

@@ -216,7 +216,7 @@ impl From<Failure> for Problem {
             Failure::InDoubt | Failure::PartlyApplied(_) => {
                 Problem::new(unavailable, "in-doubt", "Outcome unknown", detail)
             }
-            Failure::DatabaseError(_) | Failure::KeyLocked => {
+            Failure::DatabaseError(_) | Failure::Refused(_) | Failure::KeyLocked => {
                 Problem::new(unavailable, "database-error", "Database error", detail)
             }
             Failure::Internal(_) => {

@@ -40,19 +40,19 @@ pub(crate) const PROBLEM_TYPES: &[ProblemType] = &[
         499,
         "the client closed its side of the connection before the request was executed; nothing was done",
     ),
-    problem_type("internal-error", 500, "a bug, or tables changed by another program; nothing was done"),
+    problem_type("internal-error", 500, "a bug, or a trigger or constraint of another program; nothing was done"),
     problem_type("overloaded", 503, "a limit of waiting requests, connections or memory is reached; nothing was done"),
     problem_type("shutting-down", 503, "the service is shutting down; nothing was done"),
     problem_type("database-down", 503, "the database is unreachable; nothing was done"),
     problem_type(
         "not-ready",
         503,
-        "the database is read-only or refuses connections, a lane has no connection or is stuck, or a background loop is stuck",
+        "the database is read-only or refuses connections, a privilege or a table is missing, a lane has no connection or is stuck, or a background loop is stuck",
     ),
     problem_type(
         "database-error",
         503,
-        "the database is full, read-only or too slow, or something else has locked what the request needs; nothing was done",
+        "the database is full, read-only or too slow, something else has locked what the request needs, or a privilege or a table is missing; nothing was done",
     ),
     problem_type(
         "in-doubt",

@@ -1,5 +1,6 @@
 //! Counts every request when it ends, by operation and status, and adds its times to histograms.
 
+use crate::database::error::{DatabaseError, one_line};
 use crate::observe::record_file::RecordSink;
 use clock::{INTERVALS, Interval, Stage, StageClock};
 use hdrhistogram::Histogram;
@@ -36,6 +37,8 @@ pub(crate) struct Counts {
     pub(crate) connect_failures: u64,
     /// Messages that the database refused to redeliver.
     pub(crate) redelivery_failures: u64,
+    /// Batches of requests and rounds of background loops that failed because a privilege or a table is missing.
+    pub(crate) table_errors: u64,
     /// Batches whose commit waited too long for a synchronous standby.
     pub(crate) replication_timeouts: u64,
     /// Records dropped because the disk was too slow.
@@ -65,6 +68,7 @@ impl Journal {
                 connects: 0,
                 connect_failures: 0,
                 redelivery_failures: 0,
+                table_errors: 0,
                 replication_timeouts: 0,
                 records_dropped: 0,
                 due: [0; DUE_OUTCOMES.len()],
@@ -112,6 +116,26 @@ impl Journal {
         // Logs ever more rarely, so that a long outage does not fill the log.
         if first.is_power_of_two() {
             eprintln!("waystage: messages: the database is unreachable (failure {first}): {reason}");
+        }
+    }
+
+    /// A statement failed because a privilege or a table is missing, or a table was changed.
+    pub(crate) fn note_table_error(&self, reason: &str) {
+        let number = {
+            let mut counts = self.lock();
+            counts.table_errors += 1;
+            counts.table_errors
+        };
+        if number.is_power_of_two() {
+            eprintln!("waystage: messages: the database refuses a statement (failure {number}): {reason}");
+        }
+    }
+
+    /// A round of a background loop has failed.
+    pub(crate) fn note_loop_failure(&self, error: &DatabaseError) {
+        match error.is_about_tables() {
+            true => self.note_table_error(&error.to_string()),
+            false => self.note_connect_failure(&one_line(error)),
         }
     }
 

@@ -62,6 +62,11 @@ pub(crate) fn page(snapshot: &MetricsSnapshot) -> String {
             counts.redelivery_failures,
         ),
         (
+            "table_errors_total",
+            "Batches of requests and rounds of background loops that failed for want of a privilege or a table.",
+            counts.table_errors,
+        ),
+        (
             "replication_timeouts_total",
             "Batches given up because their commit waited too long for a synchronous standby.",
             counts.replication_timeouts,

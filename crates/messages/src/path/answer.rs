@@ -2,7 +2,7 @@
 //! pipelined, and the server runs them one after the other.
 
 use crate::database::connection::DatabaseSession;
-use crate::database::error::{is_about_rows, one_line};
+use crate::database::error::{explain, is_about_rows, is_about_tables, is_outdated_plan, one_line};
 use crate::database::liveness::LockWait;
 use crate::database::low_water::{LowWaterMarks, StartIds};
 use crate::path::batch::{FetchJobs, JobBatch, distribute};
@@ -40,6 +40,8 @@ pub(crate) struct Served {
     pub(crate) has_timed_out: bool,
     /// The lock of a table that sends with keys have waited for.
     pub(crate) table_lock: Option<LockWait>,
+    /// Which privilege or table is missing, and what to do about it.
+    pub(crate) refusal: Option<String>,
 }
 
 /// Statements that run at the same time.
@@ -54,8 +56,8 @@ pub(crate) async fn serve(
     clock: &Clock,
 ) -> Served {
     let (is_over, has_timed_out) = (AtomicBool::new(false), AtomicBool::new(false));
-    let table_lock = OnceLock::new();
-    let worker = Worker { session, low_water_marks, memory, clock, is_over, has_timed_out, table_lock };
+    let (table_lock, refusal) = (OnceLock::new(), OnceLock::new());
+    let worker = Worker { session, low_water_marks, memory, clock, is_over, has_timed_out, table_lock, refusal };
     let mut running = worker.statements(batch);
     poll_fn(|context| {
         running.retain_mut(|statement| statement.as_mut().poll(context).is_pending());
@@ -63,7 +65,9 @@ pub(crate) async fn serve(
     })
     .await;
     let [is_over, has_timed_out] = [&worker.is_over, &worker.has_timed_out].map(|flag| flag.load(Ordering::Relaxed));
-    Served { is_over, has_timed_out, table_lock: worker.table_lock.get().cloned() }
+    drop(running);
+    let Worker { table_lock, refusal, .. } = worker;
+    Served { is_over, has_timed_out, table_lock: table_lock.into_inner(), refusal: refusal.into_inner() }
 }
 
 /// What happens to messages that are taken out of a queue.
@@ -82,6 +86,7 @@ struct Worker<'s> {
     is_over: AtomicBool,
     has_timed_out: AtomicBool,
     table_lock: OnceLock<LockWait>,
+    refusal: OnceLock<String>,
 }
 
 impl Worker<'_> {
@@ -316,7 +321,12 @@ impl Worker<'_> {
         let failure = Failure::of_statement(error);
         // After a failover this server stays read-only, and a new connection may reach the one that is not.
         let is_read_only = error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION);
-        self.is_over.fetch_or(failure == Failure::InDoubt || is_read_only, Ordering::Relaxed);
+        // A new connection prepares the statements for the changed tables.
+        let is_over = failure == Failure::InDoubt || is_read_only || is_outdated_plan(error);
+        self.is_over.fetch_or(is_over, Ordering::Relaxed);
+        if is_about_tables(error) {
+            let _ = self.refusal.set(explain(error));
+        }
         let has_timed_out = is_locked(error) || error.code() == Some(&SqlState::QUERY_CANCELED);
         self.has_timed_out.fetch_or(has_timed_out, Ordering::Relaxed);
         for job in jobs {

@@ -1,5 +1,6 @@
 //! Why a request failed, as the steps report it to each other. `http::problem` turns it into what the client receives.
 
+use crate::database::error::is_about_tables;
 use thiserror::Error;
 use tokio_postgres::Error;
 use tokio_postgres::error::{Severity, SqlState};
@@ -40,6 +41,9 @@ pub(crate) enum Failure {
     /// Nothing was changed, and a retry may succeed: the disk is full, the database is read-only, the statement took too long.
     #[error("the database reports a temporary error: {0}")]
     DatabaseError(String),
+    /// Nothing was changed. The role lacks a privilege, or a table is missing or was changed.
+    #[error("the database refuses this until an operator mends it: {0}")]
+    Refused(String),
     /// Nothing was changed. The first send with this key may be in progress, perhaps in another service.
     #[error("another transaction has locked this key, probably the first send with it, which has not ended; retry")]
     KeyLocked,
@@ -69,6 +73,8 @@ impl Failure {
             Failure::InDoubt
         } else if code.code().starts_with("53") || refuses.contains(code) {
             Failure::DatabaseError(reported.message().to_string())
+        } else if is_about_tables(error) {
+            Failure::Refused(reported.message().to_string())
         } else {
             Failure::Internal(format!("{} ({})", reported.message(), code.code()))
         }

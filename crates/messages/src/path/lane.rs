@@ -68,6 +68,11 @@ pub(crate) struct Lane {
     pub(crate) has_long_statements: bool,
 }
 
+/// Why requests fail if a connection could not be made.
+fn failure_without(error: &DatabaseError) -> Failure {
+    if error.is_about_tables() { Failure::Refused(error.to_string()) } else { Failure::DatabaseDown }
+}
+
 impl Lane {
     /// Refuses the jobs for whose answers there is no room, and returns the others. If their messages could exceed the memory, the later
     /// fetches are left for the next batch.
@@ -91,7 +96,10 @@ impl Lane {
 
     /// Runs until the queue is closed and empty.
     pub(crate) async fn run(self) {
-        let mut session = self.open().await.inspect_err(|error| self.connections.note_failure(&error.to_string())).ok();
+        let opened = self.open().await.inspect_err(|error| self.connections.note_failure(&error.to_string()));
+        // Why requests fail while there is no connection.
+        let mut down = opened.as_ref().err().map_or(Failure::DatabaseDown, failure_without);
+        let mut session = opened.ok();
         // The end of the latest attempt to connect, if it failed.
         let mut failed = if session.is_some() { Nanos::UNSET } else { self.clock.now() };
         let mut batch: u32 = 0;
@@ -102,7 +110,7 @@ impl Lane {
                 Next::Stop => return,
                 Next::Connect => {
                     session = tokio::select! {
-                        session = self.connect() => session,
+                        session = self.connect(&mut down) => session,
                         () = self.queue.closed() => None,
                     };
                     failed = if session.is_some() { Nanos::UNSET } else { self.clock.now() };
@@ -117,10 +125,12 @@ impl Lane {
             }
             batch = batch.wrapping_add(1);
             let is_closed = session.as_ref().is_none_or(|open| open.session.client.is_closed());
-            if is_closed || self.database.liveness.is_suspect(answered) {
+            let is_outdated =
+                session.as_ref().is_some_and(|open| self.database.liveness.is_outdated(open.session.epoch));
+            if is_closed || is_outdated || self.database.liveness.is_suspect(answered) {
                 session = None;
                 if !failed.is_set() || now >= failed + RETRY_AFTER {
-                    session = self.connect().await;
+                    session = self.connect(&mut down).await;
                     failed = if session.is_some() { Nanos::UNSET } else { self.clock.now() };
                     answered = Instant::now();
                 }
@@ -164,6 +174,10 @@ impl Lane {
                                 open.note_slow(now, wait.to_string());
                             }
                             open.note_end(served.has_timed_out);
+                            if let Some(reason) = &served.refusal {
+                                self.journal.note_table_error(reason);
+                            }
+                            open.note_refusal(served.refusal);
                             served.is_over
                         },
                     );
@@ -171,7 +185,7 @@ impl Lane {
                 }
                 // The other lanes of the queue can serve them.
                 None if self.connections.open() > 0 => self.queue.put_back(jobs),
-                None => jobs.into_iter().for_each(|job| job.end(Err(Failure::DatabaseDown))),
+                None => jobs.into_iter().for_each(|job| job.end(Err(down.clone()))),
             }
             if is_over {
                 session = None;
@@ -207,7 +221,8 @@ impl Lane {
         Ok(LaneSession { session, driver, open: self.connections.enter() })
     }
 
-    async fn connect(&self) -> Option<LaneSession> {
+    /// Connects. If it fails, `down` is the reason for requests.
+    async fn connect(&self, down: &mut Failure) -> Option<LaneSession> {
         match self.open().await {
             Ok(session) => {
                 self.journal.count_connect();
@@ -217,6 +232,7 @@ impl Lane {
                 let reason = error.to_string();
                 self.journal.note_connect_failure(&reason);
                 self.connections.note_failure(&reason);
+                *down = failure_without(&error);
                 None
             }
         }

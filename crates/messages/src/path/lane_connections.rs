@@ -33,6 +33,8 @@ struct State {
     /// The lanes that are stuck, by the number of their connection.
     stuck: HashMap<u64, Stuck>,
     is_stuck_logged: bool,
+    /// When a statement last failed because a privilege or a table is missing, and why.
+    refusal: Option<(Nanos, String)>,
     /// The number of the next connection.
     next_number: u64,
 }
@@ -53,6 +55,7 @@ pub(crate) struct OpenLane {
     connections: Arc<LaneConnections>,
     number: u64,
     is_stuck: bool,
+    is_refused: bool,
 }
 
 /// The state of the lanes of one job queue, for metrics.
@@ -73,6 +76,7 @@ impl LaneConnections {
             is_logged: false,
             stuck: HashMap::new(),
             is_stuck_logged: false,
+            refusal: None,
             next_number: 0,
         };
         LaneConnections { label: label.to_string(), clock, state: Mutex::new(state) }
@@ -87,7 +91,7 @@ impl LaneConnections {
         }
         state.open += 1;
         state.next_number += 1;
-        OpenLane { connections: self.clone(), number: state.next_number, is_stuck: false }
+        OpenLane { connections: self.clone(), number: state.next_number, is_stuck: false, is_refused: false }
     }
 
     /// A lane could not connect. Logs it if no lane of the queue has a connection; once, until a lane has one again.
@@ -111,11 +115,16 @@ impl LaneConnections {
         self.lock().open
     }
 
-    /// Fails with the reason if the queue has had no connection for a while, or if all its lanes are stuck.
+    /// Fails with the reason if the queue has had no connection for a while, if all its lanes are stuck, or if the latest statement of a
+    /// lane failed because a privilege or a table is missing.
     pub(crate) fn check(&self) -> Result<(), String> {
         let (now, state) = (self.clock.now(), self.lock());
         if let Some(text) = self.describe_stuck(&state, now) {
             return Err(text);
+        }
+        let is_recent = |seen: &Nanos| now.after(*seen) <= STUCK_FORGOTTEN_AFTER;
+        if let Some((_, reason)) = state.refusal.as_ref().filter(|(seen, _)| is_recent(seen)) {
+            return Err(format!("the database refuses a statement of lane {}: {reason}", self.label));
         }
         if state.open > 0 || now.after(state.missing_since) <= MISSING_MAX {
             return Ok(());
@@ -183,6 +192,17 @@ impl OpenLane {
     }
 }
 
+impl OpenLane {
+    /// A batch has ended, and a statement of it failed for this reason, or none did.
+    pub(crate) fn note_refusal(&mut self, reason: Option<String>) {
+        let was_refused = std::mem::replace(&mut self.is_refused, reason.is_some());
+        if was_refused || self.is_refused {
+            let mut state = self.connections.lock();
+            state.refusal = reason.map(|reason| (self.connections.clock.now(), reason));
+        }
+    }
+}
+
 impl Drop for OpenLane {
     fn drop(&mut self) {
         let mut state = self.connections.lock();
@@ -216,6 +236,23 @@ mod tests {
         drop(again);
         manual.advance(2 * MISSING_MAX);
         assert!(lanes.check().unwrap_err().ends_with("the attempt to connect has not ended"));
+    }
+
+    #[test]
+    fn a_refused_statement_is_reported_until_a_batch_succeeds_or_for_a_while() {
+        let (clock, manual) = Clock::manual(Nanos(1));
+        let lanes = Arc::new(LaneConnections::new("0", clock));
+        let mut lane = lanes.enter();
+        let refused = Err("the database refuses a statement of lane 0: no privilege".to_string());
+        lane.note_refusal(Some("no privilege".into()));
+        assert_eq!(lanes.check(), refused);
+        lane.note_refusal(None);
+        assert_eq!(lanes.check(), Ok(()));
+        lane.note_refusal(Some("no privilege".into()));
+        manual.advance(STUCK_FORGOTTEN_AFTER);
+        assert_eq!(lanes.check(), refused);
+        manual.advance(Duration::from_secs(1));
+        assert_eq!(lanes.check(), Ok(()), "no request has tried it since");
     }
 
     #[test]

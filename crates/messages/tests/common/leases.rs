@@ -1,6 +1,7 @@
 //! Leases, as a client sees them.
 
-use super::Client;
+use super::{Client, Database, serve};
+use messages::{Config, RunningService};
 use testkit::HttpReply;
 
 /// Counts messages in flight or delayed.
@@ -41,6 +42,24 @@ pub fn lease_action(client: &mut Client, message: &Received, action: &str) -> u1
 pub fn make(client: &mut Client, queue: &str, settings: &str) {
     let reply = client.ask("PUT", &format!("/v1/queues/{queue}"), settings);
     assert_eq!(reply.status, 201, "{}", reply.text());
+}
+
+/// A service, a client of it, and a message that the client has received from the queue `jobs` for an hour.
+pub fn serve_a_lease(database: &Database) -> (RunningService, Client, Received) {
+    let (running, client, [job]) = serve_leases(&database.config(), ["jobs"]);
+    (running, client, job)
+}
+
+/// The same with a message from each of these queues.
+pub fn serve_leases<const N: usize>(config: &Config, queues: [&str; N]) -> (RunningService, Client, [Received; N]) {
+    let running = serve(config);
+    let mut client = Client::connect(running.address(), "alice");
+    let jobs = queues.map(|queue| {
+        make(&mut client, queue, "");
+        client.send(&format!("/v1/queues/{queue}/messages"), "work");
+        receive(&mut client, queue, "lease=1h")
+    });
+    (running, client, jobs)
 }
 
 /// The counts of visible and invisible messages in a queue.

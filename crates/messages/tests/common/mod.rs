@@ -3,6 +3,7 @@
 #![allow(dead_code, unreachable_pub, reason = "no test needs all of it")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+pub mod batch;
 pub mod leases;
 pub mod relay;
 pub mod standby;
@@ -102,6 +103,11 @@ impl Session {
     /// Runs statements.
     pub fn run(&self, statements: &str) {
         self.runtime.block_on(self.client.batch_execute(statements)).unwrap();
+    }
+
+    /// The number that a statement returns.
+    pub fn number(&self, statement: &str) -> i64 {
+        self.runtime.block_on(self.client.query_one(statement, &[])).unwrap().get(0)
     }
 }
 

@@ -2,10 +2,11 @@
 
 use crate::config::ConfigError;
 use crate::config::listener::ListenerConfig;
-use crate::config::pool::{PoolConfig, Writes};
+use crate::config::pool::{Failover, PoolConfig, Reads, Writes};
 use crate::config::proxy::{Config, Discipline, MultiGet, SLOTS_MAX, Stamps, share};
 use configuration::proposal;
-use net::Address;
+use net::{Address, HostPort};
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// The most backends in all pools.
@@ -59,6 +60,7 @@ impl Config {
                 }
                 self.check_name(key, name)?;
             }
+            self.check_read_pool(index)?;
         }
         if let Some(index) = (0..self.pools.len()).find(|&index| self.fails_over_to_itself(index)) {
             let key = format!("pools.{index}.failover-pool.pool");
@@ -70,6 +72,34 @@ impl Config {
         match count {
             0 => Err(ConfigError::at("pools", "there are no servers; give at least one pool with a server")),
             _ => Ok(()),
+        }
+    }
+
+    /// Checks the read pool of the pool with this index, and the list of those that receive its deletes.
+    fn check_read_pool(&self, index: usize) -> Result<(), ConfigError> {
+        let pool = &self.pools[index];
+        let is_twice = |&place: &usize| pool.delete_pools[..place].contains(&pool.delete_pools[place]);
+        if let Some(place) = (0..pool.delete_pools.len()).find(is_twice) {
+            let name = quoted(&pool.delete_pools[place]);
+            let problem = "this pool is given twice; leave one of them out";
+            return Err(ConfigError::value(format!("pools.{index}.delete-pools"), name, problem));
+        }
+        let Some(name) = &pool.read_pool else { return Ok(()) };
+        if let Some(next) = self.pool(name).and_then(|place| self.pools[place].read_pool.as_ref()) {
+            let problem = format!("reads of this pool go to {next:?} themselves; name that pool");
+            return Err(ConfigError::value(format!("pools.{index}.read-pool"), quoted(name), problem));
+        }
+        let unused = [
+            ("reads", pool.reads != Reads::Primary),
+            ("failover", pool.failover != Failover::Never),
+            ("hedge", pool.hedge.is_some()),
+        ];
+        match unused.into_iter().find(|&(_, is_set)| is_set) {
+            Some((key, _)) => {
+                let problem = format!("has no effect, because reads go to read-pool; set it in pool {name:?}");
+                Err(ConfigError::at(format!("pools.{index}.{key}"), problem))
+            }
+            None => Ok(()),
         }
     }
 
@@ -147,24 +177,28 @@ impl Config {
         let mut earlier: Vec<(Address, Option<usize>, &ListenerConfig)> = Vec::new();
         for ((listener, pool), key) in self.listeners().zip(keys) {
             listener.check_commands(&key)?;
+            let refuse = |problem: &str| Err(ConfigError::value(key.clone(), quoted(&listener.address), problem));
             let read = address(&key, &listener.address)?;
-            let is_any_port = read.host_port().is_some_and(|host_port| host_port.port() == 0);
-            let same = earlier.iter().find(|(known, ..)| *known == read).map(|&(_, other, known)| (other, known));
-            let problem = match same {
-                // The kernel gives each another port. But after a reload, the proxy could not distinguish their clients.
-                Some((_, known)) if is_any_port => (known.commands() != listener.commands())
-                    .then_some("another listener with this address allows other commands; give each a port of its own"),
-                Some((Some(other), _)) if Some(other) != pool => {
-                    Some("another pool listens there; give each pool an address of its own")
-                }
-                Some((None, _)) if pool.is_some() => {
-                    Some("the proxy listens there for all pools; give this pool another address")
-                }
-                Some(_) => Some("this address is given twice; leave one of them out"),
-                None => None,
+            // Those with port 0 have different ports. But after a reload, the proxy could not distinguish their clients.
+            let is_ambiguous = |(known, _, other): &(Address, Option<usize>, &ListenerConfig)| {
+                *known == read && !cannot_both_listen(known, &read) && other.commands() != listener.commands()
             };
-            if let Some(problem) = problem {
-                return Err(ConfigError::value(key, quoted(&listener.address), problem));
+            if earlier.iter().any(is_ambiguous) {
+                return refuse("another listener with this address allows other commands; give each a port of its own");
+            }
+            if let Some((known, other, _)) = earlier.iter().find(|(known, ..)| cannot_both_listen(known, &read)) {
+                return match other {
+                    _ if *known != read => {
+                        refuse(&format!("{known} is given, too, and takes the same port; give another port"))
+                    }
+                    Some(_) if *other != pool => {
+                        refuse("another pool listens there; give each pool an address of its own")
+                    }
+                    None if pool.is_some() => {
+                        refuse("the proxy listens there for all pools; give this pool another address")
+                    }
+                    _ => refuse("this address is given twice; leave one of them out"),
+                };
             }
             earlier.push((read, pool, listener));
         }
@@ -173,10 +207,10 @@ impl Config {
         }
         let Some(metrics) = &self.metrics else { return Ok(()) };
         let read = address("metrics", metrics)?;
-        let Address::Tcp(host_port) = &read else {
+        let Address::Tcp(_) = &read else {
             return Err(ConfigError::value("metrics", quoted(metrics), "metrics are served at HOST:PORT only"));
         };
-        if host_port.port() != 0 && self.listeners().any(|(listener, _)| listener.address == *metrics) {
+        if earlier.iter().any(|(listen, ..)| cannot_both_listen(listen, &read)) {
             return Err(ConfigError::value("metrics", quoted(metrics), "clients connect there; give another port"));
         }
         Ok(())
@@ -275,6 +309,23 @@ impl Config {
     }
 }
 
+/// Whether only one of these addresses can be opened: they are the same, or have the same port and one of them is a wildcard that
+/// includes the other. The IPv6 wildcard includes all IPv4 addresses, because `net` opens it so. Names are not resolved.
+fn cannot_both_listen(own: &Address, other: &Address) -> bool {
+    let (Some(own), Some(other)) = (own.host_port(), other.host_port()) else { return own == other };
+    if own.port() != other.port() || own.port() == 0 {
+        return false;
+    }
+    let host = |host_port: &HostPort| host_port.number().map(|socket| socket.ip().to_canonical());
+    match (host(own), host(other)) {
+        (Some(IpAddr::V6(wildcard)), _) | (_, Some(IpAddr::V6(wildcard))) if wildcard.is_unspecified() => true,
+        (Some(own), Some(other)) => {
+            own == other || own.is_ipv4() && other.is_ipv4() && (own.is_unspecified() || other.is_unspecified())
+        }
+        _ => own.host() == other.host(),
+    }
+}
+
 /// Text in quotes, as in the file.
 pub(super) fn quoted(text: &str) -> String {
     format!("{text:?}")
@@ -283,4 +334,43 @@ pub(super) fn quoted(text: &str) -> String {
 /// Parses an address.
 pub(super) fn address(key: &str, text: &str) -> Result<Address, ConfigError> {
     text.parse().map_err(|error: net::AddressError| ConfigError::at(key, error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wildcard_takes_its_port_of_every_address() {
+        let meets = |own: &str, other: &str| {
+            let (own, other) = (own.parse().unwrap(), other.parse().unwrap());
+            assert_eq!(cannot_both_listen(&own, &other), cannot_both_listen(&other, &own), "{own} {other}");
+            cannot_both_listen(&own, &other)
+        };
+        for (own, other) in [
+            ("127.0.0.1:1", "127.0.0.1:1"),
+            ("127.0.0.1:1", "tls:127.0.0.1:1"),
+            ("127.0.0.1:1", "0.0.0.0:1"),
+            ("127.0.0.1:1", "[::]:1"),
+            ("0.0.0.0:1", "[::]:1"),
+            ("[::1]:1", "[::]:1"),
+            ("[::ffff:127.0.0.1]:1", "0.0.0.0:1"),
+            ("localhost:1", "[::]:1"),
+            ("localhost:1", "localhost:1"),
+            ("unix:/a", "unix:/a"),
+        ] {
+            assert!(meets(own, other), "{own} {other}");
+        }
+        for (own, other) in [
+            ("127.0.0.1:1", "0.0.0.0:2"),
+            ("127.0.0.1:1", "127.0.0.2:1"),
+            ("0.0.0.0:1", "[::1]:1"),
+            ("0.0.0.0:0", "0.0.0.0:0"),
+            ("localhost:1", "127.0.0.1:1"),
+            ("unix:/a", "unix:/b"),
+            ("unix:/a", "127.0.0.1:1"),
+        ] {
+            assert!(!meets(own, other), "{own} {other}");
+        }
+    }
 }

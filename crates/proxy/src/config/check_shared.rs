@@ -58,9 +58,10 @@ impl Config {
     /// Returns why a pool must not have this shadow pool. The proxy ignores failures of shadow requests and does not order
     /// them with other requests, so they must not reach any server that clients read.
     fn problem_of_shadow(&self, pool: &PoolConfig, shadow: &str, same: &[u16]) -> Option<String> {
-        // The failover and warm-up pool of the shadow pool itself are read for shadow requests only.
+        // The other pools of the shadow pool itself are read for shadow requests only.
         for reader in self.pools.iter().filter(|reader| reader.name != shadow) {
-            for (role, read) in sources(reader) {
+            let read = reader.read_pool.as_deref().map(|name| ("read", name));
+            for (role, read) in sources(reader).chain(read) {
                 let stale =
                     format!("the {role} pool of \"{}\", which could return values that were overwritten", reader.name);
                 if read == shadow {

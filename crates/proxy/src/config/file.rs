@@ -133,6 +133,8 @@ pub struct PoolFile {
     pub failover_pool: Option<FailoverPool>,
     pub warm_up: Option<WarmUp>,
     pub shadow: Option<Shadow>,
+    pub read_pool: Option<String>,
+    pub delete_pools: Option<Vec<String>>,
     pub flush: Option<bool>,
     pub rate_limit: Option<RateLimit>,
     #[serde(with = "opt_times", default)]
@@ -349,7 +351,7 @@ impl PoolFile {
     fn overridden_by(self, by: PoolFile) -> PoolFile {
         overridden!(PoolFile, self, by, {
             name, listen, servers, distribution, hash, hash_tag, replicas, writes, reads, failover, hedge, failover_pool,
-            warm_up, shadow, flush, rate_limit, timeouts, failures, ready_servers
+            warm_up, shadow, read_pool, delete_pools, flush, rate_limit, timeouts, failures, ready_servers
         }, {})
     }
 
@@ -373,6 +375,8 @@ impl PoolFile {
             failover_pool: self.failover_pool,
             warm_up: self.warm_up,
             shadow: self.shadow,
+            read_pool: self.read_pool,
+            delete_pools: self.delete_pools.unwrap_or_default(),
             flush: self.flush.unwrap_or(defaults.flush),
             rate_limit: self.rate_limit,
             timeouts: self.timeouts.unwrap_or(defaults.timeouts),

@@ -124,6 +124,8 @@ pub struct ServerConfig {
     pub name: Option<String>,
     /// Its share of the keys, relative to other servers' weights.
     pub weight: u32,
+    /// Whether it receives no requests, as if it were down. It keeps its keys.
+    pub is_drained: bool,
 }
 
 /// A route: keys with this prefix belong to this pool.
@@ -167,6 +169,10 @@ pub struct PoolConfig {
     pub warm_up: Option<WarmUp>,
     /// The shadow pool.
     pub shadow: Option<Shadow>,
+    /// The pool to which plain reads of its keys are sent instead.
+    pub read_pool: Option<String>,
+    /// The pools to which deletes of its keys are sent, too.
+    pub delete_pools: Vec<String>,
     /// Whether `flush_all` reaches its backends.
     pub flush: bool,
     /// How many keys clients may request.
@@ -206,7 +212,7 @@ impl Default for Timeouts {
 impl ServerConfig {
     /// A backend of weight one.
     pub fn new(address: &str) -> ServerConfig {
-        ServerConfig { address: address.into(), name: None, weight: 1 }
+        ServerConfig { address: address.into(), name: None, weight: 1, is_drained: false }
     }
 
     /// The name that the key distribution hashes.
@@ -233,6 +239,8 @@ impl PoolConfig {
             failover_pool: None,
             warm_up: None,
             shadow: None,
+            read_pool: None,
+            delete_pools: Vec::new(),
             flush: true,
             rate_limit: None,
             timeouts: Timeouts::default(),
@@ -251,6 +259,8 @@ impl PoolConfig {
         let failover = self.failover_pool.as_ref().map(|failover| ("failover-pool.pool", failover.pool.as_str()));
         let warm_up = self.warm_up.as_ref().map(|warm_up| ("warm-up.from", warm_up.from.as_str()));
         let shadow = self.shadow.as_ref().map(|shadow| ("shadow.to", shadow.to.as_str()));
-        [failover, warm_up, shadow].into_iter().flatten()
+        let read = self.read_pool.as_deref().map(|name| ("read-pool", name));
+        let delete = self.delete_pools.iter().map(|name| ("delete-pools", name.as_str()));
+        [failover, warm_up, shadow, read].into_iter().flatten().chain(delete)
     }
 }

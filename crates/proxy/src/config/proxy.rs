@@ -204,13 +204,40 @@ impl Config {
     }
 
     /// Whether the keys of clients can belong to the pool with this index: it has a listener or a route, or it is the first pool and
-    /// has the keys without a route.
+    /// has the keys without a route, or it is the read pool of such a pool.
     pub fn is_used_by_clients(&self, index: usize) -> bool {
+        let name = Some(&self.pools[index].name);
+        let is_read = |other: &usize| self.pools[*other].read_pool.as_ref() == name;
+        self.has_keys(index) || (0..self.pools.len()).filter(is_read).any(|other| self.has_keys(other))
+    }
+
+    fn has_keys(&self, index: usize) -> bool {
         let pool = &self.pools[index];
         // Without a listener of any pool, sockets are passed to the proxy.
         let has_routes = !self.listen.is_empty() || self.pools.iter().all(|pool| pool.listen.is_empty());
         let is_routed = || index == 0 || self.routes.iter().any(|route| route.pool == pool.name);
         !pool.listen.is_empty() || has_routes && is_routed()
+    }
+
+    /// The pools to which deletes for keys of the pool with this index are sent besides it: its read pool, those that it names, and all
+    /// that can return a value in the place of one of these. Its own failover and warm-up pool are not among them, unless another of these
+    /// pools uses them, too: deletions there are steps of every write.
+    pub fn pools_of_deletes(&self, index: usize) -> Vec<usize> {
+        let place = |name: &String| self.pool(name);
+        let own = &self.pools[index];
+        let mut next: Vec<usize> = own.read_pool.iter().chain(&own.delete_pools).filter_map(place).collect();
+        let mut reached = Vec::new();
+        while let Some(other) = next.pop() {
+            if other != index && !reached.contains(&other) {
+                reached.push(other);
+                let PoolConfig { failover_pool, warm_up, read_pool, .. } = &self.pools[other];
+                let failover = failover_pool.as_ref().map(|failover| &failover.pool);
+                let warm_up = warm_up.as_ref().map(|warm_up| &warm_up.from);
+                next.extend([failover, warm_up, read_pool.as_ref()].into_iter().flatten().filter_map(place));
+            }
+        }
+        reached.sort_unstable();
+        reached
     }
 
     /// All listeners: first those of the proxy, then those of each pool, with its index.
@@ -227,7 +254,10 @@ impl Config {
 
     /// Whether there may be background jobs: requests to a shadow pool, stores of values found in a warm-up pool, or invalidations.
     pub(crate) fn has_background_jobs(&self) -> bool {
-        let stores_elsewhere = |pool: &PoolConfig| pool.failover_pool.is_some() || pool.warm_up.is_some();
+        let stores_elsewhere = |pool: &PoolConfig| {
+            let has_deletions = pool.read_pool.is_some() || !pool.delete_pools.is_empty();
+            pool.failover_pool.is_some() || pool.warm_up.is_some() || has_deletions
+        };
         self.pools.iter().any(|pool| pool.replicas > 1 || stores_elsewhere(pool) || pool.shadow.is_some())
     }
 

@@ -71,6 +71,8 @@ struct ServerTable {
     name: Option<String>,
     #[serde(default = "one")]
     weight: u32,
+    #[serde(default)]
+    drain: bool,
 }
 
 fn one() -> u32 {
@@ -97,8 +99,8 @@ impl<'de> Visitor<'de> for ServerVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ServerConfig, A::Error> {
-        let ServerTable { address, name, weight } = ServerTable::deserialize(MapAccessDeserializer::new(map))?;
-        Ok(ServerConfig { address, name, weight })
+        let ServerTable { address, name, weight, drain } = ServerTable::deserialize(MapAccessDeserializer::new(map))?;
+        Ok(ServerConfig { address, name, weight, is_drained: drain })
     }
 }
 
@@ -110,6 +112,9 @@ impl Serialize for ServerConfig {
             map.serialize_entry("name", name)?;
         }
         map.serialize_entry("weight", &self.weight)?;
+        if self.is_drained {
+            map.serialize_entry("drain", &true)?;
+        }
         map.end()
     }
 }

@@ -1,6 +1,8 @@
-//! The predecessor's side of a hand-over: a thread that waits for a successor on the control socket. The thread never blocks on
+//! The predecessor's side of a hand-over: a thread that waits for a successor on the control socket. It also receives requests to
+//! change a server, and passes them on with their connections. The thread never blocks on
 //! a connection, and limits their number and duration. So no connection delays another one, a reload or the exit of the proxy.
 
+use crate::control::change::ChangeRequest;
 use crate::control::hand_over::{MESSAGE_WAIT, METRICS, SERVING, STOPPED, TAKE_OVER, WITH_FILE};
 use crate::path::messages::AcceptMessage;
 use clock::{Clock, Nanos};
@@ -10,7 +12,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
@@ -63,8 +65,17 @@ struct Control {
     acceptor: Post<AcceptMessage>,
     metrics: Option<OwnedFd>,
     is_handed_over: Arc<AtomicBool>,
-    notice: SyncSender<()>,
+    notices: Notices,
     clock: Clock,
+}
+
+/// Where the thread reports what it has received.
+#[derive(Clone, Debug)]
+pub(crate) struct Notices {
+    /// A successor has taken over.
+    pub(crate) taken_over: SyncSender<()>,
+    /// An operator requests a change of a server.
+    pub(crate) changes: SyncSender<ChangeRequest>,
 }
 
 /// One connection.
@@ -89,12 +100,12 @@ enum Step {
 }
 
 impl Controller {
-    /// Starts to wait for a successor. A message is sent to `notice` when it has taken over.
+    /// Starts to wait for a successor.
     pub(crate) fn start(
         socket: ControlSocket,
         acceptor: Post<AcceptMessage>,
         metrics: Option<OwnedFd>,
-        notice: SyncSender<()>,
+        notices: Notices,
         clock: Clock,
     ) -> io::Result<Controller> {
         let poller = Poller::new()?;
@@ -110,7 +121,7 @@ impl Controller {
             acceptor,
             metrics,
             is_handed_over: is_handed_over.clone(),
-            notice,
+            notices,
             clock,
         };
         let thread = Builder::new().name("control".into()).spawn(move || control.run())?;
@@ -162,7 +173,7 @@ impl Control {
                 if self.receive(event.token.0 - FIRST) {
                     self.socket.keep_file();
                     // The receiver may have ended.
-                    let _ = self.notice.try_send(());
+                    let _ = self.notices.taken_over.try_send(());
                     return Ok(Ended::HandedOver);
                 }
             }
@@ -221,11 +232,24 @@ impl Control {
                     connected.step = Step::Finished;
                     return self.finish(slot);
                 }
+                Ok((text, _)) if connected.step == Step::Connected && ChangeRequest::is_one(&text) => {
+                    self.pass_on(slot, &text);
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
                 _ => _ = self.connections.remove(slot),
             }
         }
         false
+    }
+
+    /// Passes a request to change a server on, together with its connection, on which the reply is sent.
+    fn pass_on(&mut self, slot: usize, text: &str) {
+        let Some(connected) = self.connections.try_remove(slot) else { return };
+        let Some(request) = ChangeRequest::new(text, connected.channel) else { return };
+        // The receiver lives as long as this thread.
+        if let Err(TrySendError::Full(request)) = self.notices.changes.try_send(request) {
+            request.reply(Err("other changes are in progress; try again".into()));
+        }
     }
 
     /// Sends the sockets to the process that has waited for them longest, unless another one has them.
@@ -301,13 +325,30 @@ mod tests {
         let path = folder.path().join("control");
         let poller = Poller::new().unwrap();
         let (acceptor, messages) = mailbox(&poller, Token(0)).unwrap();
-        let (notice, notices) = sync_channel(1);
+        let (taken_over, notices) = sync_channel(1);
+        let (changes, requests) = sync_channel(1);
         // Only so that the reply is not empty.
         let metrics = std::fs::File::open("/dev/null").unwrap().into();
         let socket = ControlSocket::bind(&path, false).unwrap();
-        let mut controller =
-            Controller::start(socket, acceptor.clone(), Some(metrics), notice, Clock::monotonic()).unwrap();
+        let mut controller = Controller::start(
+            socket,
+            acceptor.clone(),
+            Some(metrics),
+            Notices { taken_over, changes },
+            Clock::monotonic(),
+        )
+        .unwrap();
         let fill = || while acceptor.send(AcceptMessage::Lend(sync_channel(1).0)).is_ok() {};
+        let changed = "server 1\n\na:1\ndrain";
+        let operators = [Channel::connect(&path).unwrap(), Channel::connect(&path).unwrap()];
+        for operator in &operators {
+            operator.send(changed, &[]).unwrap();
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        // The first one waits for its turn, and there is no room for a second one.
+        assert!(operators[1].receive(PATIENCE).unwrap().0.starts_with("refused\nother changes are in progress"));
+        requests.recv_timeout(PATIENCE).unwrap().reply(Ok("yes".into()));
+        assert_eq!(operators[0].receive(PATIENCE).unwrap().0, "done\nyes");
         let successor = Channel::connect(&path).unwrap();
         for (request, reply) in [(TAKE_OVER, "metrics\n"), (SERVING, STOPPED)] {
             fill();

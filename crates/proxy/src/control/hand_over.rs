@@ -95,7 +95,7 @@ impl TakeOver {
 }
 
 /// Whether the request may have failed because the predecessor is being reloaded.
-fn is_reloaded(error: &io::Error) -> bool {
+pub(super) fn is_reloaded(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, UnexpectedEof};
     matches!(error.kind(), BrokenPipe | ConnectionRefused | ConnectionReset | UnexpectedEof)
 }

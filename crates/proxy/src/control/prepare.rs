@@ -303,6 +303,7 @@ fn backends(config: &Config, targets: &[Target], resolver: &Resolver) -> Vec<Bac
     let backend_of = |(index, ((pool, server), target)): (usize, ((&PoolConfig, &ServerConfig), &Target))| Backend {
         index: index as u16,
         name: server.address.as_str().into(),
+        is_drained: server.is_drained,
         endpoint: target.fixed().or_else(|| resolver.endpoint(index)),
         reporter: reporter.clone(),
         limits: BackendLimits {
@@ -345,6 +346,9 @@ fn build(
     let (post, mailbox) = mailbox(&poller, MAILBOX)?;
     let settings = SessionSettings::new(config);
     let (own, clock) = (&stats.tally.loops[index], &stats.clock);
+    for (backend, counters) in backends.iter().zip(&own.backends) {
+        counters.is_drained.set(backend.is_drained.into());
+    }
     let connection = |(number, (backend, purpose)): (usize, (usize, Purpose))| {
         BackendConnection::new(backends[backend].clone(), purpose, Token(number), own.clone())
     };

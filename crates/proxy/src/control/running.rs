@@ -1,6 +1,7 @@
 //! A running proxy and its orderly end: accept no more clients, finish the requests in flight, close the records.
 
 use crate::config::Config;
+use crate::control::change::ChangeRequest;
 use crate::control::controller::Controller;
 use crate::control::error::ProxyError;
 use crate::control::inherit::Servers;
@@ -40,6 +41,7 @@ pub struct Running {
     /// Problems that do not keep the proxy from serving, one line each.
     pub warnings: Vec<String>,
     pub(crate) notice: Mutex<Option<Receiver<()>>>,
+    pub(crate) changes: Mutex<Option<Receiver<ChangeRequest>>>,
     pub(crate) resolving: Resolving,
     pub(crate) controller: Option<Controller>,
     pub(crate) config: Config,
@@ -100,6 +102,11 @@ impl Running {
     /// A receiver that gets a message when a successor has taken over. None without a control socket, and on the second call.
     pub fn handed_over(&self) -> Option<Receiver<()>> {
         self.notice.lock().ok()?.take()
+    }
+
+    /// A receiver of requests to change a server. None without a control socket, and on the second call.
+    pub fn change_requests(&self) -> Option<Receiver<ChangeRequest>> {
+        self.changes.lock().ok()?.take()
     }
 
     /// Whether another process has taken over.

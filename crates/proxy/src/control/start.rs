@@ -1,7 +1,7 @@
 //! Starts a proxy. It can replace another process, or another configuration of this process.
 
 use crate::config::{Config, TransportConfig};
-use crate::control::controller::Controller;
+use crate::control::controller::{Controller, Notices};
 use crate::control::error::ProxyError;
 use crate::control::hand_over::{TakeOver, take_metrics};
 use crate::control::listeners::Opened;
@@ -14,7 +14,10 @@ use net::{ControlSocket, Inherited, Post};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Mutex;
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::sync_channel;
+
+/// Requests to change a server that may wait for their turn.
+const CHANGES_MAX: usize = 8;
 
 /// Starts a proxy. It serves when this returns.
 ///
@@ -72,14 +75,17 @@ pub(crate) fn start_after(config: Config, before: Before<'_>, clock: Clock) -> R
         None => NewestAcceptor::new(prepared.accept_post.clone()),
     };
     let Sockets { listening, unused, control, .. } = sockets;
-    let (notice, receiver) = sync_channel(1);
+    let (taken_over, receiver) = sync_channel(1);
+    let (changes, requests) = sync_channel(CHANGES_MAX);
+    let notices = Notices { taken_over, changes };
     let control = Controlled { control, take_over, metrics: prepared.metrics.as_ref(), itself, unused };
-    let controller = control.start(&prepared.accept_post, notice, clock.clone(), &mut prepared.warnings);
+    let controller = control.start(&prepared.accept_post, notices, clock.clone(), &mut prepared.warnings);
     Ok(Running {
         listening,
         metrics_address: prepared.metrics.as_ref().and_then(|metrics| metrics.server.address()),
         warnings: prepared.warnings,
         notice: Mutex::new(Some(receiver).filter(|_| controller.is_some())),
+        changes: Mutex::new(Some(requests).filter(|_| controller.is_some())),
         resolving: prepared.resolving,
         controller,
         config,
@@ -129,7 +135,7 @@ impl Controlled<'_> {
     fn start(
         mut self,
         acceptor: &Post<AcceptMessage>,
-        notice: SyncSender<()>,
+        notices: Notices,
         clock: Clock,
         warnings: &mut Vec<String>,
     ) -> Option<Controller> {
@@ -148,7 +154,7 @@ impl Controlled<'_> {
                 control.succeed()?;
             }
             let metrics = self.metrics.map(|metrics| metrics.server.socket()).transpose()?;
-            Controller::start(control, acceptor.clone(), metrics, notice, clock)
+            Controller::start(control, acceptor.clone(), metrics, notices, clock)
         })();
         started.map_err(|error| warnings.push(format!("no successor can take over: {error}"))).ok()
     }

@@ -40,7 +40,7 @@ const POOL: &[&str] = &["pool"];
 const QUEUE: &[&str] = &["loop", "queue"];
 
 /// All metrics, in the order of the page.
-pub(crate) const ALL: [&Definition; 78] = [
+pub(crate) const ALL: [&Definition; 79] = [
     &STAGE,
     &REQUESTS,
     &KEYS,
@@ -79,6 +79,7 @@ pub(crate) const ALL: [&Definition; 78] = [
     &WITHHELD_READS,
     &RATE_LIMITED,
     &BACKEND_UP,
+    &BACKEND_DRAINED,
     &BACKEND_EJECTED,
     &BACKEND_EJECTIONS,
     &BACKEND_CONNECTIONS_UP,
@@ -262,6 +263,8 @@ pub(crate) const BACKEND_INVALIDATIONS_FAILED: Definition = counter(
 );
 pub(crate) const BACKEND_UP: Definition =
     gauge("waystage_backend_up", BACKEND, "Whether at least one connection to the backend accepts requests");
+pub(crate) const BACKEND_DRAINED: Definition =
+    gauge("waystage_backend_drained", BACKEND, "Whether the backend is drained, so that it receives no requests");
 pub(crate) const BACKEND_CONNECTIONS_UP: Definition =
     gauge("waystage_backend_connections_up", BACKEND, "Connections to the backend that accept requests");
 pub(crate) const BACKEND_CONNECTIONS_OPENED: Definition = counter(

@@ -132,6 +132,7 @@ impl Continued for BackendCounters {
             tls_failed,
             is_up: _,
             is_open: _,
+            is_drained: _,
             ejections,
             version: _,
             last_loss: _,

@@ -209,6 +209,8 @@ pub(crate) struct BackendCounters {
     pub(crate) is_up: Counter,
     /// Those that a backend has answered on: they are open.
     pub(crate) is_open: Counter,
+    /// Whether the configuration drains it.
+    pub(crate) is_drained: Counter,
     /// How often the last of these was lost.
     pub(crate) ejections: Counter,
     /// The `ServerVersion` that the backend has last replied with; 0 if it is unknown.

@@ -107,6 +107,10 @@ mod tests {
         config.pools[2].listen = vec!["127.0.0.1:1".into()];
         let with_listener = Health::new(&config, loops.clone(), is_stopping.clone());
         assert_eq!(with_listener.reasons(), [first, "pool other: 0 of 1 servers are up, 1 needed"]);
+        config.pools[2].listen.clear();
+        config.pools[1].read_pool = Some("other".into());
+        let with_read_pool = Health::new(&config, loops.clone(), is_stopping.clone());
+        assert_eq!(with_read_pool.reasons(), [first, "pool other: 0 of 1 servers are up, 1 needed"]);
         is_stopping.store(true, Ordering::Relaxed);
         assert_eq!(health.reasons(), ["the proxy is stopping"]);
     }

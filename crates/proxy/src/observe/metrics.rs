@@ -185,8 +185,10 @@ impl Snapshot {
         };
         let pending = |index: usize| self.subject.invalidations_pending[index].load(Ordering::Relaxed) as u64;
         let each = named.servers.iter().enumerate().map(|(index, server)| (index, server.labels()));
-        let gauges: [(&Definition, &dyn Fn(usize) -> u64); 3] = [
+        let drained = |index: usize| u64::from(sum(index, &|backend| &backend.is_drained) > 0);
+        let gauges: [(&Definition, &dyn Fn(usize) -> u64); 4] = [
             (&catalogue::BACKEND_UP, &up),
+            (&catalogue::BACKEND_DRAINED, &drained),
             (&catalogue::BACKEND_EJECTED, &without),
             (&catalogue::BACKEND_INVALIDATIONS_PENDING, &pending),
         ];

@@ -190,6 +190,8 @@ impl Stats {
                 let value = sums.of_loops(|counters| field(&counters.backends[index]).get());
                 stat(out, &format!("{server}:{name}"), &value.to_string());
             }
+            let is_drained = sums.of_loops(|counters| counters.backends[index].is_drained.get()) > 0;
+            stat(out, &format!("{server}:drained"), if is_drained { "1" } else { "0" });
             stat(
                 out,
                 &format!("{server}:invalidations_pending"),

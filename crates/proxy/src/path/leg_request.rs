@@ -13,6 +13,11 @@ pub(crate) fn is_read(verb: Verb) -> bool {
     matches!(verb, Verb::Get | Verb::Gets | Verb::Gat | Verb::Gats | Verb::Mg | Verb::Me)
 }
 
+/// Whether a command deletes a value. Then it is also sent to the other pools that receive deletes.
+pub(crate) fn deletes(verb: Verb) -> bool {
+    matches!(verb, Verb::Delete | Verb::Md)
+}
+
 /// Whether a command stores a complete value.
 pub(crate) fn stores_value(verb: Verb) -> bool {
     matches!(verb, Verb::Set | Verb::Add | Verb::Replace | Verb::Cas | Verb::Ms)

@@ -4,6 +4,7 @@
 use crate::config::MultiGet;
 use crate::path::job::{BackgroundJob, Candidate, FollowUp, Job, JobId, Join, LegCommand, WantedKey, WarmUpStep};
 use crate::path::jobs::{AnsweredJobs, Outstanding, Time};
+use crate::path::leg_request::deletes;
 use crate::path::meta;
 use crate::replication::kept::send_kept;
 use crate::replication::policy::Policy;
@@ -70,7 +71,8 @@ impl Assigner {
         self.turn = self.turn.wrapping_add(1);
         match request {
             Request::Get { verb, keys, .. } => {
-                self.choose(*verb, *keys, replicas, outstanding);
+                // A `gat` whose values are read again is encoded as `get`, but the job has the verb of its client.
+                self.choose((*verb, job.verb), *keys, replicas, outstanding);
                 self.count_reads(replicas);
                 self.assign_get(job, *verb, *keys, request, replicas);
             }
@@ -90,14 +92,20 @@ impl Assigner {
 
     /// Chooses the backend of each key. Only a plain `get` may read another backend than the key's primary: a cas token is valid
     /// on one server only, and `gat` must touch the value that it reads.
-    fn choose(&mut self, verb: Verb, keys: Keys<'_>, replicas: &Replicas, outstanding: &Outstanding) {
+    fn choose(
+        &mut self,
+        (verb, verb_of_client): (Verb, Verb),
+        keys: Keys<'_>,
+        replicas: &Replicas,
+        outstanding: &Outstanding,
+    ) {
         self.chosen.clear();
         let is_by_count = verb == Verb::Get && self.multi_get != MultiGet::ByKey;
-        if is_by_count && self.choose_by_count(keys, replicas) {
+        if is_by_count && self.choose_by_count(keys, verb_of_client, replicas) {
             return;
         }
         for key in keys.iter() {
-            let pool = self.pool_of(key, replicas);
+            let pool = replicas.serving_pool(key, self.only_pool, verb_of_client);
             let choice = match verb {
                 Verb::Get => replicas.first_read(pool, key, self.turn, outstanding),
                 _ => replicas.primary(pool, key),
@@ -120,10 +128,11 @@ impl Assigner {
 
     /// Chooses backends by the number of keys, for a pool that stores every key on every backend. Returns false if the keys
     /// belong to several pools.
-    fn choose_by_count(&mut self, keys: Keys<'_>, replicas: &Replicas) -> bool {
+    fn choose_by_count(&mut self, keys: Keys<'_>, verb_of_client: Verb, replicas: &Replicas) -> bool {
         let first_key = keys.first().unwrap_or_default();
-        let (pool, count) = (self.pool_of(first_key, replicas), keys.count());
-        if keys.iter().any(|key| self.pool_of(key, replicas) != pool) {
+        let pool_of = |key| replicas.serving_pool(key, self.only_pool, verb_of_client);
+        let (pool, count) = (pool_of(first_key), keys.count());
+        if keys.iter().any(|key| pool_of(key) != pool) {
             return false;
         }
         let servers = replicas.router.pool(pool);
@@ -194,9 +203,11 @@ impl Assigner {
         if !meta::reads_primary(meta.verb) {
             return assign_write(job, pool, key, meta::depends_on_content(meta), request, replicas);
         }
+        let is_plain = meta::may_read_replicas(meta);
+        let pool = if is_plain { replicas.read_pool(pool) } else { pool };
         job.keys = 1;
         replicas.counters.pools[pool].reads.add(1);
-        if meta::may_read_replicas(meta) && job.returned_key.is_none() {
+        if is_plain && job.returned_key.is_none() {
             let choice = replicas.first_read(pool, key, self.turn, outstanding);
             return assign_read(job, pool, choice, key, request, replicas);
         }
@@ -250,7 +261,8 @@ fn assign_write(
     replicas.counters.pools[pool].writes.add(1);
     let policy = &replicas.policies[pool];
     let quorum = policy.quorum;
-    if !policy.has_replicas() {
+    let is_deleted_elsewhere = deletes(request.verb()) && !policy.delete_pools.is_empty();
+    if !policy.has_replicas() && !is_deleted_elsewhere {
         // A write that replaces the value needs no value that is up to date.
         let choice = replicas.primary(pool, key);
         return one_leg(job, Choice { is_withheld: choice.is_withheld && depends_on_content, ..choice });
@@ -264,6 +276,9 @@ fn assign_write(
     job.join = Join::Chosen(0);
     job.follow_up = FollowUp::ReplicatedWrite { pool: pool as u8, quorum };
     replicas.add_warm_up_deletions(job, pool);
+    if is_deleted_elsewhere {
+        replicas.add_deletions(job, pool);
+    }
 }
 
 /// Assigns a command that needs the value: one leg to the primary, or to the warm-up pool to fetch the value first.

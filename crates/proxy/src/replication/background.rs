@@ -158,7 +158,8 @@ pub(crate) fn send_fills(
             _ => (false, None),
         };
         if is_filled {
-            let (reply, client) = (std::mem::take(&mut job.leg(leg as u16).reply), (job.session, job.pool));
+            let client = (job.session, job.pool, job.verb);
+            let reply = std::mem::take(&mut job.leg(leg as u16).reply);
             store_values(&reply, only_pool, client, limits, replicas, answered, send);
             answered.jobs.get(id).leg(leg as u16).reply = reply;
         }
@@ -166,12 +167,12 @@ pub(crate) fn send_fills(
 }
 
 /// Stores the values of a reply in `only_pool`, or in the pools that their keys belong to: that of the client's listener, or those of
-/// the routes. The reply to an `mg` need not contain
+/// the routes, or their read pools. The reply to an `mg` need not contain
 /// everything that a value is stored with; it is only counted.
 fn store_values(
     reply: &[u8],
     only_pool: Option<usize>,
-    (session, listener_pool): (SessionRef, Option<u8>),
+    (session, listener_pool, verb): (SessionRef, Option<u8>, Verb),
     limits: &Limits,
     replicas: &Replicas,
     answered: &mut AnsweredJobs<'_>,
@@ -184,8 +185,8 @@ fn store_values(
     let mut at = 0;
     while let ParsedReply::Reply { reply: Reply::Value(value), consumed } = parse_reply(&reply[at..], limits) {
         at += consumed;
-        let pool = only_pool.or(listener_pool.map(usize::from));
-        let pool = pool.unwrap_or_else(|| replicas.router.pool_of(value.key));
+        let of_key = || replicas.serving_pool(value.key, listener_pool.map(usize::from), verb);
+        let pool = only_pool.unwrap_or_else(of_key);
         let Some((_, seconds)) = replicas.policies[pool].warm_up else { continue };
         replicas.counters.pools[pool].warm_up_hits.add(1);
         let request = Request::Store {

@@ -3,7 +3,7 @@
 
 use crate::config::Failover;
 use crate::path::job::{Candidate, FollowUp, Job, Join, Leg, LegCommand, NextStep};
-use crate::path::leg_request::{cap_meta, own_limits};
+use crate::path::leg_request::{cap_meta, deletes, own_limits};
 use crate::replication::cas_token::{returns_cas_token, void_cas_token};
 use crate::replication::pending_invalidations::LINGER;
 use crate::replication::replicas::{Replicas, add_candidate, is_answered, linger, may_linger, part_leg};
@@ -128,7 +128,7 @@ impl Replicas {
                 continue;
             }
             key.missed = key.missed.or(is_answered(leg).then_some(key.leg));
-            let pool = job.pool.map_or_else(|| self.router.pool_of(name), usize::from);
+            let pool = self.serving_pool(name, job.pool.map(usize::from), job.verb);
             let next = match job.legs().len() < LEGS_MAX {
                 true => self.next_read(pool, name, key.candidate, key.missed.is_some()),
                 false => None,
@@ -159,10 +159,13 @@ impl Replicas {
     /// The client gets its reply when `quorum` replicas have applied the write, or when all have answered.
     fn after_replicated_write(&self, job: &mut Job, pool: usize, quorum: u8, now: Nanos) -> NextStep {
         let applied = counted(job).filter(|(_, leg)| is_answered(leg)).count();
-        let waits_for_secondary = job.legs().iter().any(|leg| leg.is_secondary && !leg.answered.is_set());
+        // Another pool that a delete reaches may be warmed up from this one, and must not store what a slow replica still has.
+        let waits_for_all = deletes(job.verb) && !self.policies[pool].delete_pools.is_empty();
+        let is_needed = |leg: &Leg| leg.is_secondary || waits_for_all;
+        let waits_for_needed = job.legs().iter().any(|leg| is_needed(leg) && !leg.answered.is_set());
         let waits_for_primary =
             || !job.legs()[usize::from(job.first_counted)].answered.is_set() && returns_cas_token(job);
-        if job.is_waiting() && (applied < quorum.into() || waits_for_secondary || waits_for_primary()) {
+        if job.is_waiting() && (applied < quorum.into() || waits_for_needed || waits_for_primary()) {
             self.invalidate_failed(job, now, false);
             return NextStep::Wait;
         }
@@ -250,6 +253,12 @@ impl Replicas {
                 self.invalidate_failover_pool(index, &job.key_bytes, now);
             }
             self.invalidate_failed(job, now, true);
+            // A key that this pool does not have can be in those that deletes reach, too.
+            let is_missing = is_answered(&job.legs()[usize::from(job.first_counted)]) && is_not_found(job);
+            if is_missing && self.add_deletions(job, index) {
+                job.follow_up = FollowUp::ReplicatedWrite { pool, quorum: 1 };
+                return NextStep::SendLegs;
+            }
             return NextStep::Reply;
         }
         let (backend, legs) = (leg.backend, job.legs().len());
@@ -258,6 +267,9 @@ impl Replicas {
         let command = if keeps_value { LegCommand::AsReceived } else { LegCommand::Delete };
         self.add_replicas(job, index, backend, 1, command);
         self.add_warm_up_deletions(job, index);
+        if deletes(job.verb) {
+            self.add_deletions(job, index);
+        }
         self.add_failover_deletions(job, index, now);
         job.follow_up = FollowUp::ReplicatedWrite { pool, quorum };
         if job.legs().len() > legs { NextStep::SendLegs } else { NextStep::Reply }
@@ -396,6 +408,11 @@ fn is_refused_by_all(job: &Job) -> bool {
 /// Whether a request failed before it was sent, so that no server can have applied it.
 fn is_refused_unsent(leg: &Leg) -> bool {
     !leg.sent.is_set() && matches!(leg.outcome, Outcome::BackendDown | Outcome::BackendLost | Outcome::Overloaded)
+}
+
+/// Whether this is a deletion of a key that the primary does not have.
+fn is_not_found(job: &Job) -> bool {
+    deletes(job.verb) && job.legs()[usize::from(job.first_counted)].reply.starts_with(b"NF")
 }
 
 /// Whether a write applies only to the value with a certain cas token.

@@ -1,6 +1,6 @@
 //! The policies of one pool: its configuration with pool names resolved to numbers and shares to thresholds.
 
-use crate::config::{Config, Failover, Hedge, PoolConfig, Reads, Writes};
+use crate::config::{Config, Failover, Hedge, Reads, Writes};
 use std::time::Duration;
 
 /// The policies of one pool.
@@ -18,6 +18,10 @@ pub(crate) struct Policy {
     /// The pool that missing values are fetched from, and the longest time to live, in seconds, of a value stored from there.
     pub(crate) warm_up: Option<(usize, u32)>,
     pub(crate) shadow: Option<ShadowPolicy>,
+    /// The pool to which plain reads of its keys are sent instead.
+    pub(crate) read_pool: Option<usize>,
+    /// The pools to which deletes of its keys are sent, too.
+    pub(crate) delete_pools: Vec<usize>,
     /// Whether `flush_all` reaches its backends.
     pub(crate) flush: bool,
     /// How long a request may be in flight to a backend.
@@ -36,10 +40,11 @@ pub(crate) struct ShadowPolicy {
 impl Policy {
     /// The policies of all pools, in their order.
     pub(crate) fn all(config: &Config) -> Vec<Policy> {
-        config.pools.iter().map(|pool| Policy::new(config, pool)).collect()
+        (0..config.pools.len()).map(|index| Policy::new(config, index)).collect()
     }
 
-    fn new(config: &Config, pool: &PoolConfig) -> Policy {
+    fn new(config: &Config, index: usize) -> Policy {
+        let pool = &config.pools[index];
         let seconds = |time: Duration| u32::try_from(time.as_secs().max(1)).unwrap_or(u32::MAX);
         let index_of = |name: &str| config.pool(name).unwrap_or_default();
         let replicas = pool.replicas as u8;
@@ -60,13 +65,16 @@ impl Policy {
                 threshold: (shadow.share * u64::MAX as f64) as u64,
                 reads: shadow.reads,
             }),
+            read_pool: pool.read_pool.as_deref().map(index_of),
+            delete_pools: config.pools_of_deletes(index),
             flush: pool.flush,
             reply_timeout: pool.timeouts.reply,
         }
     }
 
     /// The policies for shadow requests. A shadow request never reaches the pool that it was copied from. That pool has already
-    /// applied the request, so the copy would be applied twice there, or would delete the value that the pool has stored.
+    /// applied the request, so the copy would be applied twice there, or would delete the value that the pool has stored. Nor does
+    /// it reach the pools to which a shadow pool's own clients send reads and deletes.
     pub(crate) fn for_shadows(policies: &[Policy]) -> Vec<Policy> {
         let of_pool = |(place, policy): (usize, &Policy)| {
             let is_other =
@@ -74,21 +82,23 @@ impl Policy {
             Policy {
                 failover_pool: policy.failover_pool.filter(is_other),
                 warm_up: policy.warm_up.filter(is_other),
+                read_pool: None,
+                delete_pools: Vec::new(),
                 ..policy.clone()
             }
         };
         policies.iter().enumerate().map(of_pool).collect()
     }
 
-    /// Whether requests for keys of the pool `from` can reach the pool `to`: it is the pool itself, or a failover, warm-up or shadow
-    /// pool, also of one of these.
+    /// Whether requests for keys of the pool `from` can reach the pool `to`: it is the pool itself, or a failover, warm-up, shadow or
+    /// read pool, also of one of these.
     pub(crate) fn reaches(policies: &[Policy], from: usize, to: usize) -> bool {
         let mut reached = vec![from];
         let mut next = 0;
         while let Some(&pool) = reached.get(next) {
-            let Policy { failover_pool, warm_up, shadow, .. } = &policies[pool];
+            let Policy { failover_pool, warm_up, shadow, read_pool, .. } = &policies[pool];
             let others = [failover_pool.map(|(other, _)| other), warm_up.map(|(other, _)| other)];
-            for other in others.into_iter().chain([shadow.map(|shadow| shadow.pool)]).flatten() {
+            for other in others.into_iter().chain([shadow.map(|shadow| shadow.pool), *read_pool]).flatten() {
                 if !reached.contains(&other) {
                     reached.push(other);
                 }
@@ -100,7 +110,7 @@ impl Policy {
 
     /// Whether the pool has no policy: every request for one of its keys has one leg, to the key's primary.
     pub(crate) fn is_plain(&self) -> bool {
-        !self.has_replicas() && self.shadow.is_none()
+        !self.has_replicas() && self.shadow.is_none() && self.read_pool.is_none() && self.delete_pools.is_empty()
     }
 
     /// Whether a read may be sent to a second backend.
@@ -122,7 +132,7 @@ impl Policy {
     /// Whether one connection to each backend already keeps a client's requests in order: reads go to the primary only, and no
     /// request is sent twice.
     pub(crate) fn keeps_order(&self) -> bool {
-        !self.may_read_again() && (self.replicas == 1 || self.reads == Reads::Primary)
+        self.read_pool.is_none() && !self.may_read_again() && (self.replicas == 1 || self.reads == Reads::Primary)
     }
 }
 
@@ -141,7 +151,7 @@ impl ShadowPolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{FailoverPool, Shadow, WarmUp};
+    use crate::config::{FailoverPool, PoolConfig, Shadow, WarmUp};
 
     #[test]
     fn a_pool_reaches_the_pools_that_it_refers_to() {
@@ -156,6 +166,38 @@ mod tests {
         let policies = Policy::all(&config);
         let reached = |from| (0..4).filter(|&to| Policy::reaches(&policies, from, to)).collect::<Vec<_>>();
         assert_eq!([reached(0), reached(1), reached(2), reached(3)], [vec![0, 1, 2], vec![1, 2], vec![1, 2], vec![3]]);
+        config.pools[3].read_pool = Some("a".into());
+        config.pools[0].name = "a".into();
+        let policies = Policy::all(&config);
+        assert_eq!((0..4).filter(|&to| Policy::reaches(&policies, 3, to)).collect::<Vec<_>>(), [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn a_delete_reaches_every_pool_that_could_return_the_value() {
+        let mut config = Config::new("", &["a:1".into()]);
+        let expiry = Duration::from_secs(1);
+        for name in ["near", "gutter", "old", "far"] {
+            config.pools.push(PoolConfig::new(name, &[format!("{name}:1")]));
+        }
+        config.pools[0].name = "main".into();
+        let reached =
+            |config: &Config| Policy::all(config).into_iter().map(|policy| policy.delete_pools).collect::<Vec<_>>();
+        config.pools[0].warm_up = Some(WarmUp { from: "old".into(), expiry });
+        assert!(reached(&config).iter().all(Vec::is_empty));
+        // It is the cache of another pool, which fails over.
+        config.pools[0].read_pool = Some("near".into());
+        config.pools[1].warm_up = Some(WarmUp { from: "main".into(), expiry });
+        config.pools[1].failover_pool = Some(FailoverPool { pool: "gutter".into(), expiry });
+        assert_eq!(reached(&config)[0], [1, 2]);
+        // Two pools that delete in each other.
+        config.pools[0].delete_pools = vec!["far".into(), "near".into()];
+        config.pools[4].delete_pools = vec!["main".into()];
+        config.pools[4].warm_up = Some(WarmUp { from: "old".into(), expiry });
+        assert_eq!(reached(&config), [vec![1, 2, 3, 4], vec![], vec![], vec![], vec![0, 1, 2, 3]]);
+        let shadows = Policy::for_shadows(&Policy::all(&config));
+        assert!(shadows.iter().all(|policy| policy.read_pool.is_none() && policy.delete_pools.is_empty()));
+        assert!(!Policy::all(&config)[0].keeps_order() && Policy::all(&config)[2].keeps_order());
+        assert!(!Policy::all(&config)[4].is_plain() && Policy::all(&config)[2].is_plain());
     }
 
     #[test]

@@ -46,6 +46,18 @@ impl Replicas {
         Choice { backend, candidate: Candidate::Primary, is_withheld }
     }
 
+    /// The pool that serves a key: that of the client's listener, or that of the key's route. A plain `get` goes to its read pool. Other
+    /// reads need the pool that writes change: their cas tokens are valid there, and it has the value that they touch.
+    pub(crate) fn serving_pool(&self, key: &[u8], listener_pool: Option<usize>, verb: Verb) -> usize {
+        let pool = listener_pool.unwrap_or_else(|| self.router.pool_of(key));
+        if verb == Verb::Get { self.read_pool(pool) } else { pool }
+    }
+
+    /// The pool to which plain reads of the keys of this one are sent.
+    pub(crate) fn read_pool(&self, pool: usize) -> usize {
+        self.policies[pool].read_pool.unwrap_or(pool)
+    }
+
     /// The backend that a read is sent to first. `turn` differs from request to request, so that reads are spread evenly.
     pub(crate) fn first_read(&self, pool: usize, key: &[u8], turn: usize, outstanding: &Outstanding) -> Choice {
         let policy = &self.policies[pool];
@@ -155,6 +167,26 @@ impl Replicas {
             let leg = job.add_leg(backend);
             (job.leg(leg).command, job.leg(leg).is_secondary) = (LegCommand::Delete, true);
         }
+    }
+
+    /// Adds deletions on the other pools that deletes of this pool reach. Returns whether there are any. A deletion that fails is
+    /// repeated as a pending invalidation.
+    pub(crate) fn add_deletions(&self, job: &mut Job, pool: usize) -> bool {
+        let legs = job.legs().len();
+        for &other in &self.policies[pool].delete_pools {
+            let servers = self.router.pool(other);
+            let primary = servers.primary(&job.key_bytes);
+            for step in 0..self.policies[other].replicas {
+                let backend = servers.replica(primary, step.into());
+                // A warm-up pool that both pools use receives the deletion already.
+                if job.legs()[..legs].iter().any(|leg| leg.backend == backend && leg.command == LegCommand::Delete) {
+                    continue;
+                }
+                let leg = job.add_leg(backend);
+                (job.leg(leg).command, job.leg(leg).is_secondary) = (LegCommand::Delete, true);
+            }
+        }
+        job.legs().len() > legs
     }
 
     /// Adds legs that keep a value of the failover pool from being read after this write. Returns whether there are any: while no

@@ -414,7 +414,9 @@ impl Judge {
         let now = self.clock.now();
         let is_on_primary = matches!(request.ask, Ask::Add { .. } | Ask::Replace { .. } | Ask::Cas { .. });
         if self.is_own(key) {
-            let write = Write { version, acknowledged: is_acknowledged.then_some(now), is_on_primary };
+            let is_delete = matches!(request.ask, Ask::Delete { .. } | Ask::MetaDelete { .. });
+            let acknowledged = is_acknowledged.then_some(now);
+            let write = Write { version, acknowledged, is_on_primary, is_delete };
             self.keys.entry(key.into()).or_default().add(write);
         } else if is_acknowledged {
             let write = Posted { writer: self.client, version, sent: request.sent, acknowledged: now };

@@ -36,6 +36,8 @@ pub(crate) struct Promise {
     pub(crate) has_source: bool,
     /// Such a value may be stored after its client has deleted it, because it does not use the client's connection.
     pub(crate) fills_late: bool,
+    /// Plain reads are served by another pool, which keeps what it has fetched until the key is deleted.
+    pub(crate) is_read_elsewhere: bool,
 }
 
 /// One client's writes to a key that only it writes, in order.
@@ -60,6 +62,8 @@ pub(crate) struct Write {
     pub(crate) acknowledged: Option<Nanos>,
     /// The write ran on the primary, and the other replicas were deleted.
     pub(crate) is_on_primary: bool,
+    /// It was a command that deletes, which reaches other pools, too.
+    pub(crate) is_delete: bool,
 }
 
 /// The acknowledged writes of keys that all clients write.
@@ -92,7 +96,7 @@ impl Promises {
     /// Whether the reply to a request sent at this time may have this writer's version of a key that all clients write. If
     /// all replicas must apply a write, a value is overwritten once a write that began after its acknowledgement is acknowledged.
     pub(crate) fn may_return_shared(&self, key: &str, writer: usize, version: u64, sent: Nanos) -> bool {
-        if self.of(key).late.is_some() {
+        if self.of(key).late.is_some() || self.of(key).is_read_elsewhere {
             return true;
         }
         let board = self.board.writes.lock().unwrap();
@@ -114,7 +118,8 @@ impl Promise {
             // This version was not sent before this request.
             None => return false,
         };
-        let overwritten = history.writes[after..].iter().find_map(|write| write.acknowledged);
+        let counts = |write: &&Write| !self.is_read_elsewhere || (write.is_delete && !self.fills_late);
+        let overwritten = history.writes[after..].iter().filter(counts).find_map(|write| write.acknowledged);
         // No later write was acknowledged: this is the current value, or that of a failed write that may have been applied.
         let Some(overwritten) = overwritten else { return true };
         let has_failed = place.is_some_and(|place| history.writes[place].acknowledged.is_none());

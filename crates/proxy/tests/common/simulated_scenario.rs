@@ -58,6 +58,8 @@ pub(crate) enum Part {
     Failover,
     Source,
     Shadow,
+    /// The read pool of the main pool, from which it fetches what it misses.
+    Near,
 }
 
 /// One pool.
@@ -125,7 +127,7 @@ impl Scenario {
         let shape = Shape::from(random);
         let mut parts = vec![Part::Main];
         parts.extend((!shape.routes.is_empty()).then_some(Part::Routed));
-        for (part, one_in) in [(Part::Failover, 3), (Part::Source, 4), (Part::Shadow, 5)] {
+        for (part, one_in) in [(Part::Failover, 3), (Part::Source, 4), (Part::Shadow, 5), (Part::Near, 5)] {
             parts.extend(random.one_in(one_in).then_some(part));
         }
         let mut pools: Vec<PoolPlan> = parts.into_iter().map(|part| PoolPlan::new(part, &shape, random)).collect();
@@ -134,8 +136,12 @@ impl Scenario {
         }
         let client = |number| Plan::from(number, &shape, random);
         let clients = (0..2 + pools[0].backends.len()).map(client).collect();
-        let setting = Setting::from(&shape, &pools, false, random);
+        let mut setting = Setting::from(&shape, &pools, false, random);
         let has_reload = random.one_in(3);
+        // The reload ends it, so that every value can be read at the end.
+        if has_reload && random.one_in(3) {
+            setting.drain_some(random);
+        }
         let moment = Duration::from_millis(random.next() % 300);
         let reload = has_reload.then(|| (moment, Setting::from(&shape, &pools, true, random)));
         Scenario { shape, pools, clients, setting, reload }
@@ -174,7 +180,7 @@ impl Scenario {
 
     fn store(&self, part: Part) -> Store {
         match part {
-            Part::Main | Part::Routed => Store::default(),
+            Part::Main | Part::Routed | Part::Near => Store::default(),
             Part::Failover => Store::failover(EXPIRY_S as i64),
             Part::Source => {
                 let own =
@@ -209,6 +215,7 @@ impl Scenario {
         let has_replicas = plan.replicas > 1;
         let has = |part| self.pools.iter().any(|pool| pool.part == part);
         let has_source = plan.part == Part::Main && has(Part::Source);
+        let is_read_elsewhere = plan.part == Part::Main && has(Part::Near);
         let is_late = has_replicas && self.settings().any(|setting| setting.pool(place).writes != Some(Writes::All));
         let write_timeouts = self.settings().filter_map(|setting| Some(setting.pool(place).timeouts?.write));
         let loses = self.pools.iter().flat_map(|pool| &pool.backends).any(|faults| faults.forgets);
@@ -222,11 +229,14 @@ impl Scenario {
                 || loses
                 || has(Part::Failover)
                 || has_source
+                // The read pool has a miss while the pool cannot be read.
+                || is_read_elsewhere
                 || self.shape.may_flush
                 || self.settings().any(|setting| setting.has_new_names() || setting.has_new_addresses()),
             fills_late: self.settings().any(Setting::is_shared) || self.shape.may_flush,
             reads_replicas: has_replicas && self.settings().any(|setting| setting.reads_replicas(place)),
             has_source,
+            is_read_elsewhere,
         }
     }
 }

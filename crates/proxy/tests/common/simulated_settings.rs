@@ -47,6 +47,12 @@ impl Setting {
         Setting { file, host, source_host }
     }
 
+    /// Lets some servers receive no requests.
+    pub(crate) fn drain_some(&mut self, random: &mut Random) {
+        let servers = self.file.pools.iter_mut().flat_map(|pool| pool.servers.iter_mut().flatten());
+        servers.for_each(|server| server.is_drained = random.one_in(3));
+    }
+
     /// The configuration of a proxy in front of these backends, pool by pool.
     pub(crate) fn config(&self, backends: &[Vec<SocketAddr>], records: &Path) -> Config {
         let mut file = self.file.clone();
@@ -218,22 +224,31 @@ fn pool(
     let expiry = Duration::from_secs(EXPIRY_S);
     // As in a migration, where the shadow pool replaces the main pool later.
     let is_successor = plan.part == Part::Shadow && shape.shadow_reads && shape.shadow_share == 1.0;
-    pool.warm_up = is_successor.then(|| WarmUp { from: name(Part::Main), expiry });
-    if !plan.part.has_keys() {
+    let fetches = is_successor || plan.part == Part::Near;
+    pool.warm_up = fetches.then(|| WarmUp { from: name(Part::Main), expiry });
+    if !plan.part.has_keys() && plan.part != Part::Near {
         return pool;
     }
     // Its own numbers, so that it changes nothing else of a scenario.
     pool.rate_limit = Random(!random.0).choose(&RATE_LIMITS);
     let has = |part| pools.iter().any(|pool| pool.part == part);
-    if plan.replicas > 1 {
+    pool.read_pool = (plan.part == Part::Main && has(Part::Near)).then(|| name(Part::Near));
+    // The configuration refuses settings of reads that go to another pool.
+    let may_read = plan.replicas > 1 && pool.read_pool.is_none();
+    if may_read {
         pool.reads = Some(random.choose(&[Reads::Primary, Reads::Any, Reads::LeastOutstanding]));
         pool.failover = Some(random.choose(&[Failover::Never, Failover::OnError, Failover::OnMiss]));
     }
     // The configuration refuses other combinations.
-    if plan.replicas > 1 && !is_shared {
+    if may_read && !is_shared {
         let delay = shape.timeout.mul_f64(random.choose(&[0.05, 0.3, 0.9]));
         pool.hedge = random.one_in(3).then(|| Hedge { delay, budget: random.choose(&[0.1, 1.0]) });
     }
+    if plan.part == Part::Near {
+        return pool;
+    }
+    let other = if plan.part == Part::Main { Part::Routed } else { Part::Main };
+    pool.delete_pools = (has(other) && random.one_in(2)).then(|| vec![name(other)]);
     if !is_shared {
         pool.writes = Some(random.choose(&[Writes::All, Writes::Majority, Writes::First]));
     }
@@ -253,6 +268,7 @@ pub(crate) fn draw_distribution(plan: &mut PoolPlan, has_names: bool, random: &m
         address: String::new(),
         name: has_names.then(|| format!("server-{number}")),
         weight: random.choose(&[1, 1, 1, 3]),
+        is_drained: false,
     };
     plan.servers = (0..plan.backends.len()).map(|number| server(number, random)).collect();
     let Some(distribution) = Distribution::named(random.choose(Distribution::NAMES)) else { unreachable!() };

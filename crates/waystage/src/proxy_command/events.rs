@@ -1,6 +1,8 @@
 //! The events that the process must handle. An event stays recorded until it is handled, no matter how many others arrive
 //! before it.
 
+use proxy::ChangeRequest;
+use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// An event for the process.
@@ -12,7 +14,12 @@ pub(super) enum Event {
     TakenOver,
     /// SIGHUP, or the configuration file has changed.
     Reload,
+    /// An operator requests a change of a server: `take_change` has it.
+    Change,
 }
+
+/// The most requests to change a server that wait.
+const CHANGES_MAX: usize = 8;
 
 /// The events that have not been handled. Several reloads count as one, because each reads the newest file.
 #[derive(Debug, Default)]
@@ -27,9 +34,26 @@ struct Waiting {
     end: bool,
     taken_over: bool,
     reload: bool,
+    changes: VecDeque<ChangeRequest>,
 }
 
 impl Events {
+    /// Adds a request to change a server, unless too many wait.
+    pub(super) fn add_change(&self, request: ChangeRequest) {
+        let mut waiting = self.lock();
+        if waiting.changes.len() == CHANGES_MAX {
+            drop(waiting);
+            return request.reply(Err("other changes are in progress; try again".into()));
+        }
+        waiting.changes.push_back(request);
+        self.changed.notify_all();
+    }
+
+    /// Takes the oldest request to change a server.
+    pub(super) fn take_change(&self) -> Option<ChangeRequest> {
+        self.lock().changes.pop_front()
+    }
+
     /// Adds an event.
     pub(super) fn add(&self, event: Event) {
         let mut waiting = self.lock();
@@ -37,6 +61,8 @@ impl Events {
             Event::End => waiting.end = true,
             Event::TakenOver => waiting.taken_over = true,
             Event::Reload => waiting.reload = true,
+            // It comes with its request: `add_change`.
+            Event::Change => {}
         }
         self.changed.notify_all();
     }
@@ -53,6 +79,9 @@ impl Events {
             }
             if std::mem::take(&mut waiting.reload) {
                 return Event::Reload;
+            }
+            if !waiting.changes.is_empty() {
+                return Event::Change;
             }
             waiting = self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
         }

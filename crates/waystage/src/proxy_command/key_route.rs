@@ -37,6 +37,17 @@ pub(crate) struct KeyRoute {
     failover_servers: Vec<String>,
     warm_up: Option<WarmUp>,
     shadow: Option<Shadow>,
+    /// The pool that plain reads go to, if it is another one.
+    read_pool: Option<PoolServers>,
+    /// The other pools that deletes are sent to.
+    delete_pools: Vec<PoolServers>,
+}
+
+/// The servers of a key in another pool, the primary first.
+#[derive(Debug, Serialize)]
+struct PoolServers {
+    pool: String,
+    servers: Vec<String>,
 }
 
 /// Number of keys on standard input that belong to a pool.
@@ -72,6 +83,11 @@ impl KeyRoute {
         let mut replicas: Vec<String> = named(&placement.backends);
         let failover = pool.failover_pool.as_ref().and_then(|failover| config.pool(&failover.pool));
         let failover_servers = failover.map(|place| named(&router.explain_in(place, None, key).backends));
+        let servers_in = |place: usize| PoolServers {
+            pool: config.pools[place].name.clone(),
+            servers: named(&router.explain_in(place, None, key).backends),
+        };
+        let read_pool = pool.read_pool.as_ref().and_then(|name| config.pool(name));
         KeyRoute {
             is_of_only_pool: only_pool.is_some(),
             key: text(key),
@@ -91,10 +107,12 @@ impl KeyRoute {
             failover_servers: failover_servers.unwrap_or_default(),
             warm_up: pool.warm_up.clone(),
             shadow: pool.shadow.clone(),
+            read_pool: read_pool.map(servers_in),
+            delete_pools: config.pools_of_deletes(placement.pool).into_iter().map(servers_in).collect(),
         }
     }
 
-    fn text(&self, pool: &PoolConfig) -> String {
+    fn text(&self, config: &Config, pool: &PoolConfig) -> String {
         let replicas: Vec<&str> = std::iter::once(&self.primary).chain(&self.replicas).map(String::as_str).collect();
         let why = match &self.prefix {
             Some(prefix) => format!("the longest matching route is {prefix:?}"),
@@ -115,8 +133,11 @@ impl KeyRoute {
         if !self.replicas.is_empty() {
             lines.push(("replicas", self.replicas.join(", ")));
         }
-        lines.push(("reads", policies::reads(pool, &replicas)));
+        lines.push(("reads", self.reads(config).unwrap_or_else(|| policies::reads(pool, &replicas))));
         lines.push(("writes", policies::writes(pool, &replicas)));
+        for PoolServers { pool, servers } in &self.delete_pools {
+            lines.push(("deletes", format!("also pool {pool}: {}", servers.join(", "))));
+        }
         for (name, text) in policies::others(pool) {
             let servers =
                 if name == "failover" { format!(": {}", self.failover_servers.join(", ")) } else { String::new() };
@@ -124,6 +145,16 @@ impl KeyRoute {
         }
         let lines = lines.into_iter().map(|(name, text)| format!("  {name:<8} {text}\n"));
         format!("{}\n{}", shown(&self.key), lines.collect::<String>())
+    }
+}
+
+impl KeyRoute {
+    /// Which servers plain reads use, if they use another pool.
+    fn reads(&self, config: &Config) -> Option<String> {
+        let PoolServers { pool, servers } = self.read_pool.as_ref()?;
+        let servers: Vec<&str> = servers.iter().map(String::as_str).collect();
+        let reads = policies::reads(&config.pools[config.pool(pool)?], &servers);
+        Some(policies::reads_elsewhere(pool, &reads, &self.primary))
     }
 }
 
@@ -151,7 +182,7 @@ impl Report {
     pub(crate) fn text(&self, config: &Config) -> String {
         let pool = |name: &str| config.pools.iter().find(|pool| pool.name == name);
         let mut parts: Vec<String> =
-            self.keys.iter().filter_map(|key| pool(&key.pool).map(|pool| key.text(pool))).collect();
+            self.keys.iter().filter_map(|key| pool(&key.pool).map(|pool| key.text(config, pool))).collect();
         for share in self.spread.iter().flatten() {
             let by = pool(&share.pool).map(policies::key_distribution).unwrap_or_default();
             let width = share.servers.iter().map(|server| server.server.len()).max().unwrap_or(0).max(6);

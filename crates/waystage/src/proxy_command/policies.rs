@@ -1,6 +1,6 @@
 //! The policies of a pool as text: key distribution, reads, writes, other pools.
 
-use proxy::{Failover, PoolConfig, Reads, Writes};
+use proxy::{Config, Failover, PoolConfig, Reads, Writes};
 use quantity::duration_text;
 
 /// The key distribution and hash, as in "ketama (md5)".
@@ -37,6 +37,19 @@ pub(crate) fn writes(pool: &PoolConfig, replicas: &[&str]) -> String {
         (Writes::Majority, count) => format!("{all}; acknowledged by {} of {count}", count / 2 + 1),
         (Writes::First, count) => format!("{all}; acknowledged by the first of {count}"),
     }
+}
+
+/// The read pool and what it reads, as `of_read_pool` says; `primary` is the name of the primary in the pool of the key.
+pub(crate) fn reads_elsewhere(name: &str, of_read_pool: &str, primary: &str) -> String {
+    let which = if of_read_pool.is_empty() { String::new() } else { format!(": {of_read_pool}") };
+    format!("pool {name}{which}; gets, gat and gats {primary}")
+}
+
+/// The names of the other pools that deletes of the keys of this one are sent to, if there are any.
+pub(crate) fn deletes(config: &Config, index: usize) -> Option<String> {
+    let pools = config.pools_of_deletes(index);
+    let names: Vec<String> = pools.iter().map(|&pool| format!("pool {}", config.pools[pool].name)).collect();
+    (!names.is_empty()).then(|| format!("also {}", names.join(" and ")))
 }
 
 /// The failover, warm-up and shadow pool, each as name and text.

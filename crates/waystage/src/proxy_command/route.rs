@@ -14,6 +14,8 @@ use std::process::ExitCode;
 
 /// The longest key of memcached.
 const KEY_BYTES_MAX: usize = 250;
+/// How much of a longer one a message shows.
+const SHOWN_BYTES_MAX: usize = 60;
 /// More than any key with its line end and some spaces.
 const LINE_BYTES_MAX: u64 = 4096;
 
@@ -86,7 +88,7 @@ fn report_of(config: &Config, keys: &[OsString], pool: Option<usize>) -> Result<
             let counts = counts.get_or_insert_with(|| vec![0; router.backends().into()]);
             count(&router, pool, &mut io::stdin().lock(), counts)?;
         } else {
-            check(key).map_err(|problem| format!("key {:?}: {problem}", String::from_utf8_lossy(key)))?;
+            check(key).map_err(|problem| format!("key {}: {problem}", quoted(key)))?;
             report.keys.push(KeyRoute::new(config, &router, pool, key));
         }
     }
@@ -113,6 +115,14 @@ fn count(router: &Router, pool: Option<usize>, input: &mut impl BufRead, counts:
         }
     }
     Ok(())
+}
+
+/// A key in quotes. Of one that is too long to be a key, the beginning.
+fn quoted(key: &[u8]) -> String {
+    match key.get(..SHOWN_BYTES_MAX) {
+        Some(beginning) if key.len() > KEY_BYTES_MAX => format!("{:?}...", String::from_utf8_lossy(beginning)),
+        _ => format!("{:?}", String::from_utf8_lossy(key)),
+    }
 }
 
 /// Returns the reason if these bytes cannot be a key.
@@ -153,6 +163,9 @@ mod tests {
         ] {
             assert_eq!(count(&router, None, &mut text.as_bytes(), &mut [0]).unwrap_err(), expected);
         }
+        let shown = quoted("ä".repeat(100_000).as_bytes());
+        assert_eq!(shown, format!("\"{}\"...", "ä".repeat(30)));
+        assert_eq!([quoted(b"a b"), quoted(&[b'x'; 250])], ["\"a b\"".into(), format!("\"{}\"", "x".repeat(250))]);
         assert!(check(b"").is_err() && check(&[b'x'; 250]).is_ok() && check("ключ".as_bytes()).is_ok());
     }
 }

@@ -2,13 +2,14 @@
 
 use crate::proxy_command::changes::changes;
 use crate::proxy_command::events::{Event, Events};
+use crate::proxy_command::overrides::Overrides;
 use crate::proxy_command::source::Source;
-use crate::proxy_command::{discipline_text, fit_into_descriptors};
+use crate::proxy_command::{discipline_text, fit_into_descriptors, server};
 use crate::ready::announce;
 use crate::service_manager::{ServiceManager, StateReport, sign_interval};
 use clock::Clock;
 use net::Inherited;
-use proxy::{Config, FromManager, ProcessEvent, ProxyFile, Running, Totals, Watchdog};
+use proxy::{ChangeRequest, ChangedServer, Config, FromManager, ProcessEvent, ProxyFile, Running, Totals, Watchdog};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::os::unix::fs::MetadataExt;
@@ -65,6 +66,8 @@ struct Process {
     source: Source,
     /// The keys of the configuration in force.
     settings: ProxyFile,
+    /// What operators have changed in it.
+    overrides: Overrides,
     running: Running,
     clock: Clock,
     /// Receives reports about this process, if there is one.
@@ -128,7 +131,8 @@ pub(super) fn serve(
     announce_state(&running, "ready");
     running.log(ProcessEvent::Started { listening: listening(&running) });
     let (retiring, retired) = (Vec::new(), Retired::default());
-    let process = Process { source, settings, running, clock, manager, events, retiring, retired };
+    let overrides = Overrides::default();
+    let process = Process { source, settings, overrides, running, clock, manager, events, retiring, retired };
     warnings.into_iter().for_each(|line| process.warn(line));
     process.watch_successor()?;
     process.report_ready(None);
@@ -146,6 +150,11 @@ impl Process {
         loop {
             match self.events.next() {
                 Event::Reload => self.reload(),
+                Event::Change => {
+                    if let Some(request) = self.events.take_change() {
+                        self.change_server(request);
+                    }
+                }
                 Event::TakenOver => {
                     announce("waystage proxy is taken over: it serves the clients it has");
                     self.running.log(ProcessEvent::TakenOver);
@@ -182,15 +191,40 @@ impl Process {
 
     /// Reloads the configuration. If it is invalid, logs the error and changes nothing.
     fn reload(&mut self) {
+        if let Err(reason) = self.reload_with(self.overrides.clone()) {
+            self.running.log(ProcessEvent::ReloadFailed { reason });
+        }
+    }
+
+    /// Changes a server as an operator requests it, by a reload of the configuration with this change. Replies when the new
+    /// configuration serves.
+    fn change_server(&mut self, request: ChangeRequest) {
+        let outcome = self.changed_with(&request.changed);
+        request.reply(outcome);
+    }
+
+    fn changed_with(&mut self, changed: &ChangedServer) -> Result<String, String> {
+        let mut overrides = self.overrides.clone();
+        // The change remembers what the file has, and not what an earlier change has made of it.
+        let (_, file) = self.source.read()?;
+        let found = overrides.add(changed, &file)?;
+        self.reload_with(overrides)?;
+        Ok(server::sentence(changed.change, &found))
+    }
+
+    /// Reloads the configuration with these changes. If it is invalid, it changes nothing.
+    fn reload_with(&mut self, mut overrides: Overrides) -> Result<(), String> {
         self.join_retired();
         self.report(StateReport::Reloading(self.clock.now().0 / 1000));
-        let outcome = self.source.read().and_then(|(mut config, settings)| {
+        let read = self.source.read_with(|settings| overrides.apply(settings));
+        let outcome = read.and_then(|(mut config, settings)| {
             fit_into_descriptors(&mut config)?;
             let new = self.running.reload(config).map_err(|error| error.to_string())?;
             Ok((new, settings))
         });
         match outcome {
             Ok((new, settings)) => {
+                self.overrides = overrides;
                 let mut old = std::mem::replace(&mut self.running, new);
                 let events = self.events.clone();
                 let retire = move || {
@@ -209,10 +243,11 @@ impl Process {
                     self.warn(line);
                 }
                 self.report_ready(None);
+                Ok(())
             }
             Err(reason) => {
                 self.report_ready(Some(&reason));
-                self.running.log(ProcessEvent::ReloadFailed { reason });
+                Err(reason)
             }
         }
     }
@@ -244,7 +279,13 @@ impl Process {
         Vec::into_iter(ended).for_each(|thread| self.retired.add(thread));
     }
 
+    /// Waits for what arrives on the control socket of this configuration: a successor, or requests to change a server.
     fn watch_successor(&self) -> Result<(), String> {
+        if let Some(requests) = self.running.change_requests() {
+            let events = self.events.clone();
+            // Ends with the control socket of this configuration.
+            spawn("changes", move || requests.into_iter().for_each(|request| events.add_change(request)))?;
+        }
         let Some(notice) = self.running.handed_over() else { return Ok(()) };
         let events = self.events.clone();
         spawn("successor", move || {

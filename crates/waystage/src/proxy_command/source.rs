@@ -20,9 +20,15 @@ impl Source {
 
     /// The checked configuration, and the keys that were given for it.
     pub(crate) fn read(&self) -> Result<(Config, ProxyFile), String> {
+        self.read_with(|_| {})
+    }
+
+    /// The same after a change of the keys.
+    pub(crate) fn read_with(&self, change: impl FnOnce(&mut ProxyFile)) -> Result<(Config, ProxyFile), String> {
         let document = self.file.as_deref().map(Document::read).transpose().map_err(|error| error.to_string())?;
         let written = document.as_ref().map_or(Ok(ProxyFile::default()), Document::settings);
-        let settings = written.map_err(|error| error.to_string())?.overridden_by(self.flags.clone());
+        let mut settings = written.map_err(|error| error.to_string())?.overridden_by(self.flags.clone());
+        change(&mut settings);
         let checked = settings.clone().config().and_then(|config| config.check().map(|()| config));
         let config = checked.map_err(|error| self.line(&error, document.as_ref()))?;
         Ok((config, settings))

@@ -27,7 +27,7 @@ pub(crate) fn summary(config: &Config) -> String {
     lines.push(format!("loops    {}, {}", config.loops, discipline_text(config.discipline)));
     for (index, pool) in config.pools.iter().enumerate() {
         lines.push(format!("pool     {}: {}", pool.name, text(pool)));
-        lines.extend(details(pool).into_iter().map(|(name, text)| format!("  {name:<8} {text}")));
+        lines.extend(details(config, index).into_iter().map(|(name, text)| format!("  {name:<8} {text}")));
         if !is_used(config, index) {
             lines.push(
                 "  unused   it has no listener, and no route and no pool refers to it, so it gets no keys".into(),
@@ -65,15 +65,27 @@ fn text(pool: &PoolConfig) -> String {
     if let Some([open, close]) = pool.hash_tag {
         text += &format!(", hash tag {}{}", char::from(open), char::from(close));
     }
-    text + &format!(", {}", count(pool.replicas, "replica"))
+    text += &format!(", {}", count(pool.replicas, "replica"));
+    let drained: Vec<&str> =
+        pool.servers.iter().filter(|server| server.is_drained).map(|server| server.address.as_str()).collect();
+    if !drained.is_empty() {
+        text += &format!(", drained {}", drained.join(" "));
+    }
+    text
 }
 
-fn details(pool: &PoolConfig) -> Vec<(&'static str, String)> {
+fn details(config: &Config, index: usize) -> Vec<(&'static str, String)> {
+    let pool = &config.pools[index];
     let names: Vec<String> = (1..=pool.replicas)
         .map(|replica| if replica == 1 { "primary".into() } else { format!("replica {replica}") })
         .collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let mut details = vec![("reads", policies::reads(pool, &names)), ("writes", policies::writes(pool, &names))];
+    let reads = match &pool.read_pool {
+        Some(name) => policies::reads_elsewhere(name, "", names[0]),
+        None => policies::reads(pool, &names),
+    };
+    let mut details = vec![("reads", reads), ("writes", policies::writes(pool, &names))];
+    details.extend(policies::deletes(config, index).map(|text| ("deletes", text)));
     details.extend(policies::others(pool));
     let total: u32 = pool.servers.iter().map(|server| server.weight).sum();
     if pool.distribution == Distribution::Modulo

@@ -2,7 +2,7 @@
 
 from waylab.analysis.across.answer.published import published_facts
 from waylab.analysis.across.contrasts.effects import factorial_facts
-from waylab.analysis.across.contrasts.model import family_size
+from waylab.analysis.across.contrasts.model import family_size, metric_model
 from waylab.analysis.across.contrasts.verdicts import verdict_sentence
 from waylab.analysis.across.curves import curve_facts
 from waylab.analysis.trial.links import link_facts
@@ -15,7 +15,7 @@ from waylab.runfolder.words import level_text, rate_text, time_text
 
 def facts(content: Analysis, limits: GateLimits) -> list[str]:
     """Return the facts that no sentence of the first screen, rule or effect states; `limits` are the gates'."""
-    sentences = [_passed(content, limits), *_peaks(content)]
+    sentences = [_passed(content, limits), *_speed(content), *_peaks(content)]
     sentences += link_facts(content.configurations)
     sentences += _last_steps(content)
     sentences += curve_facts(content.curves)
@@ -33,6 +33,26 @@ def _passed(content: Analysis, limits: GateLimits) -> str:
     used = sum(trial.used for trial in trials)
     left_out = "" if used == len(trials) else ". The others are shown and left out"
     return f"{used} of {len(trials)} trials {limits.passed}{left_out}."
+
+
+def _speed(content: Analysis) -> list[str]:
+    """Say whether contrasts are adjusted for the speed of the machine; nothing if no trial measured it."""
+    used = [trial for trial in content.trials if trial.used and trial.numbers]
+    probes_ns = [probe for trial in used if (probe := trial.measured().cpu.probe_ns)]
+    if not probes_ns:
+        return []
+    least, most = time_text(min(probes_ns)), time_text(max(probes_ns))
+    measured = f"A fixed computation took {least} to {most} of CPU time in the trials"
+    slope = metric_model(used, "throughput_per_s").speed
+    if slope is None:
+        return [
+            f"{measured}. Throughputs are not adjusted for the speed of the machine, because it differs between "
+            "configurations, or because there are too few trials."
+        ]
+    return [
+        f"{measured}. Ratios are adjusted for the speed of the machine: if the computation takes 1 % longer, the "
+        f"throughput changes by {slope.estimate:+.2f} % (standard error {slope.error:.2f})."
+    ]
 
 
 def _peaks(content: Analysis) -> list[str]:

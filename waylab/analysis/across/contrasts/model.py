@@ -2,7 +2,8 @@
 
 The model of a metric is logarithm = configuration + block + error, over the trials that were used. A contrast pairs
 the configurations of both sides by the levels of the factors that neither side names. Its error is that of the
-configurations that it names, because the others may be noisier or quieter.
+configurations that it names, because the others may be noisier or quieter. If the trials have measured the speed of
+the machine, contrasts are adjusted for it (`design.covariate`).
 """
 
 import math
@@ -14,6 +15,7 @@ from scipy import special
 
 from waylab.analysis.across.metrics import metric_of, more_is_better
 from waylab.analysis.statistics.blocks import BlockModel, Contrast, fit_blocks, holm
+from waylab.analysis.statistics.covariate import Slope, adjusted_contrast, slope
 from waylab.analysis.statistics.pairs import ratio_of
 from waylab.analysis.statistics.repetitions import CONFIDENCE
 from waylab.errors import LabError
@@ -24,6 +26,8 @@ from waylab.runfolder.words import several_levels
 # Labels by factor; a configuration matches if it has one of the labels of every factor named.
 Levels = Mapping[str, Sequence[str]]
 Weights = dict[str, float]
+# Trials that were used, each with its value.
+_Kept = list[tuple[AnalysedTrial, float]]
 NO_PAIR = "no pair of trials passed the gates"
 
 
@@ -37,6 +41,8 @@ class MetricModel:
     blocks_of: dict[str, set[int]]
     trials: tuple[AnalysedTrial, ...]
     values: tuple[float, ...]
+    # The slope with which contrasts are adjusted for the speed of the machine; None for no adjustment.
+    speed: Slope | None = None
 
     def ratio(self, of: Levels, to: Levels, margin: float = 0.0) -> Ratio:
         """Return the ratio of two sides, with equal weight for every combination of the other factors' levels."""
@@ -60,6 +66,9 @@ class MetricModel:
         if not kept:
             return None
         try:
+            if self.speed:
+                columns = *_places(kept), [value for _, value in kept], _probes(kept)
+                return adjusted_contrast(*columns, self.speed, weights)
             return _fitted(kept).contrast(weights)
         except LabError:
             return None
@@ -99,7 +108,7 @@ class MetricModel:
 
 def metric_model(trials: Iterable[AnalysedTrial], metric: str) -> MetricModel:
     """Fit the model of a metric to the trials that were used and have a value above zero."""
-    kept: list[tuple[AnalysedTrial, float]] = []
+    kept: _Kept = []
     for trial in trials:
         value = metric_of(trial.numbers, metric) if trial.used and trial.numbers else None
         if value and value > 0:
@@ -109,12 +118,28 @@ def metric_model(trials: Iterable[AnalysedTrial], metric: str) -> MetricModel:
         blocks.setdefault(trial.configuration, set()).add(trial.block)
     levels = {trial.configuration: trial.levels for trial, _ in kept}
     trials, values = tuple(trial for trial, _ in kept), tuple(value for _, value in kept)
-    return MetricModel(metric, _fitted(kept) if kept else None, levels, blocks, trials, values)
+    return MetricModel(metric, _fitted(kept) if kept else None, levels, blocks, trials, values, _speed(kept))
 
 
-def _fitted(kept: list[tuple[AnalysedTrial, float]]) -> BlockModel:
-    names, places = [trial.configuration for trial, _ in kept], [trial.block for trial, _ in kept]
-    return fit_blocks(names, places, [value for _, value in kept])
+def _fitted(kept: _Kept) -> BlockModel:
+    return fit_blocks(*_places(kept), [value for _, value in kept])
+
+
+def _speed(kept: _Kept) -> Slope | None:
+    """Return the slope over the CPU time of the lab's fixed computation, if every trial has it."""
+    probes = _probes(kept)
+    if not kept or len(probes) < len(kept):
+        return None
+    return slope(*_places(kept), [value for _, value in kept], probes)
+
+
+def _places(kept: _Kept) -> tuple[list[str], list[int]]:
+    return [trial.configuration for trial, _ in kept], [trial.block for trial, _ in kept]
+
+
+def _probes(kept: _Kept) -> list[float]:
+    measured = [trial.numbers.cpu.probe_ns for trial, _ in kept if trial.numbers]
+    return [probe for probe in measured if probe]
 
 
 def meant(levels: Mapping[str, str], side: Levels) -> bool:

@@ -76,7 +76,8 @@ async fn an_older_program_that_connects_during_a_step_is_refused_after_it() {
     // The step waits for this transaction.
     first.batch_execute("BEGIN; LOCK TABLE thing IN ACCESS SHARE MODE").await.unwrap();
     let migrating = tokio::spawn(async move { enter(&mut new, INCOMPATIBLE).await.map(|()| new) });
-    let locked = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 1 AND mode = 'ExclusiveLock' AND granted";
+    let locked = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = 1463877632 + 1
+        AND objid = 'public'::regnamespace AND mode = 'ExclusiveLock' AND granted";
     while first.query_one(locked, &[]).await.unwrap().get::<_, i64>(0) == 0 {
         tokio::task::yield_now().await;
     }
@@ -84,6 +85,53 @@ async fn an_older_program_that_connects_during_a_step_is_refused_after_it() {
     first.batch_execute("COMMIT").await.unwrap();
     migrating.await.unwrap().unwrap();
     assert!(matches!(entering.await.unwrap(), Err(SchemaError::Newer { found: 2, known: 1 })));
+}
+
+#[tokio::test]
+async fn services_of_other_schemas_do_not_stop_an_incompatible_step() {
+    let Some(server) = TestServer::start() else { return };
+    connect(&server).await.batch_execute("CREATE SCHEMA a; CREATE SCHEMA b").await.unwrap();
+    let connect_in = async |schemas: &str| {
+        let client = connect(&server).await;
+        client.batch_execute(&format!("SET search_path = {schemas}")).await.unwrap();
+        client
+    };
+    // Both hold their fence from before there were tables.
+    let (mut old, mut new) = (connect_in("a").await, connect_in("b, a").await);
+    enter(&mut old, OLDER).await.unwrap();
+    // The tables are in `a`, although `b` comes first.
+    let refused = enter(&mut new, INCOMPATIBLE).await.unwrap_err();
+    assert!(matches!(refused, SchemaError::OlderIsConnected { known: 1 }), "{refused}");
+    new.batch_execute("SET search_path = b").await.unwrap();
+    enter(&mut new, INCOMPATIBLE).await.unwrap();
+    assert_eq!((find(&new).await.unwrap().step, find(&old).await.unwrap().step), (2, 1));
+    // An older build has locked the whole database.
+    let builds = [connect_in("b").await, connect_in("c").await];
+    builds[0].batch_execute("SELECT pg_advisory_lock_shared(1463904085, 1); CREATE SCHEMA c").await.unwrap();
+    let [_older, mut third] = builds;
+    assert!(matches!(enter(&mut third, INCOMPATIBLE).await, Err(SchemaError::OlderIsConnected { known: 1 })));
+}
+
+/// Another service creates the tables in the second schema of the path, after the first one was locked.
+#[tokio::test]
+async fn a_connection_holds_the_fence_of_the_schema_with_the_tables() {
+    let Some(server) = TestServer::start() else { return };
+    let (mut late, mut first, gate) = (connect(&server).await, connect(&server).await, connect(&server).await);
+    late.batch_execute("CREATE SCHEMA a; CREATE SCHEMA b; SET search_path = a, b").await.unwrap();
+    first.batch_execute("SET search_path = b").await.unwrap();
+    gate.batch_execute("SELECT pg_advisory_lock(1463877632 + 1, 'a'::regnamespace::oid::integer)").await.unwrap();
+    let entering = tokio::spawn(async move { enter(&mut late, OLDER).await.map(|()| late) });
+    let waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted";
+    while gate.query_one(waiting, &[]).await.unwrap().get::<_, i64>(0) == 0 {
+        tokio::task::yield_now().await;
+    }
+    enter(&mut first, OLDER).await.unwrap();
+    gate.batch_execute("SELECT pg_advisory_unlock_all()").await.unwrap();
+    let _late = entering.await.unwrap().unwrap();
+    // Its own fence does not count.
+    first.batch_execute("SELECT pg_advisory_unlock_all()").await.unwrap();
+    let refused = enter(&mut first, INCOMPATIBLE).await.unwrap_err();
+    assert!(matches!(refused, SchemaError::OlderIsConnected { known: 1 }), "{refused}");
 }
 
 #[tokio::test]

@@ -86,7 +86,7 @@ pub(crate) struct BackendConnection {
 }
 
 impl BackendConnection {
-    /// A connection that is opened at the first tick or, for `Purpose::Bulk`, after `wake`. The poller reports its readiness under
+    /// A connection that is opened at the first tick or, for `Purpose::Bulk`, after `wake`; never if the backend is drained. The poller reports its readiness under
     /// `token`.
     pub(crate) fn new(
         backend: Backend,
@@ -94,7 +94,8 @@ impl BackendConnection {
         token: Token,
         counters: Arc<LoopCounters>,
     ) -> BackendConnection {
-        let retry_at = if purpose == Purpose::Bulk { Nanos::NEVER } else { Nanos::UNSET };
+        let waits = purpose == Purpose::Bulk || backend.is_drained;
+        let retry_at = if waits { Nanos::NEVER } else { Nanos::UNSET };
         BackendConnection {
             backend,
             purpose,

@@ -16,6 +16,8 @@ pub(crate) struct Backend {
     pub(crate) name: Arc<str>,
     /// Its address, or none as long as its name does not resolve.
     pub(crate) endpoint: Option<Endpoint>,
+    /// Its connections are never opened, so that it receives no requests.
+    pub(crate) is_drained: bool,
     pub(crate) reporter: Reporter,
     pub(crate) limits: BackendLimits,
 }

@@ -12,7 +12,9 @@ impl BackendConnection {
     /// Records that a request is meant for this connection, which is opened at the next tick if it is closed for lack of use.
     pub(crate) fn wake(&mut self, now: Nanos) {
         self.used = now;
-        if let State::Closed { retry_at: Nanos::NEVER } = self.state {
+        if let State::Closed { retry_at: Nanos::NEVER } = self.state
+            && !self.backend.is_drained
+        {
             self.state = State::Closed { retry_at: Nanos::UNSET };
         }
     }
