@@ -34,7 +34,12 @@ ERRORS = (
     b"SERVER_ERROR out of memory",
     b"SERVER_ERROR too ",
     b"SERVER_ERROR proxy ",
+    b"SERVER_ERROR pool ",
 )
+# The rate limit of a pool has refused a request: nothing was sent to any server.
+RATE_LIMITED = b"SERVER_ERROR pool "
+# The proxies of some policies do not allow this command.
+DENIED = b"CLIENT_ERROR flush_all is not allowed on this listener"
 
 
 class LostError(Exception):
@@ -203,6 +208,7 @@ class Writer(threading.Thread):
     def __init__(self, policy: Policy, number: int, ports: list[int], counts: Counts, end: End):
         super().__init__(daemon=True)
         self.ports, self.counts, self.end = ports, counts, end
+        self.is_flush_denied = policy.denies_flush
         self.label, self.number = f"writer {number}", number
         self.source = random.Random(f"{policy.name}{number}")
         self.histories = {key: History(policy) for key in own_keys(number)}
@@ -376,6 +382,8 @@ class Writer(threading.Thread):
             if line.startswith(refused or (b"never",)):
                 self.histories[key].writes.remove(write)
             write.acknowledged = time.monotonic()
+        elif line.startswith(RATE_LIMITED):
+            self.histories[key].writes.remove(write)
         if is_followed:
             self.check_values(connection, [key], sent)
         others = [other for other in self.connections if other is not connection]
@@ -386,6 +394,8 @@ class Writer(threading.Thread):
     def other(self, key: str) -> None:
         """Send one of the other commands. Those that write have keys of their own."""
         own = f"other{self.number}"
+        if self.is_flush_denied and self.source.random() < 0.2:
+            return self.flush()
         command = self.source.choice([*OTHERS, *FORMS, "gets", "gat", "gats", "stats"])
         if command in ("gets", "gat", "gats"):
             return self.get(command, [key])
@@ -405,6 +415,13 @@ class Writer(threading.Thread):
             connection.block(int(line.split()[1]))
         self.ended(line, *expected)
         return None
+
+    def flush(self) -> None:
+        """Send a `flush_all`, which the listener does not allow. It must not take anything from the servers."""
+        connection = self.source.choice(self.connections)
+        connection.send(b"flush_all\r\n")
+        self.counts.events["a command that the listener does not allow"] = 1
+        self.ended(connection.line(), DENIED)
 
 
 class Reader(Writer):

@@ -76,6 +76,12 @@ class Policy:
         return {pool.name: own[pool.servers_of or pool.name][: pool.servers] for pool in self.pools}
 
     @property
+    def denies_flush(self) -> bool:
+        """Whether the listener does not allow `flush_all`."""
+        listen = self.settings.get("listen", {})
+        return "flush" in listen.get("deny", []) or ("allow" in listen and "flush" not in listen["allow"])
+
+    @property
     def has_old_values(self) -> bool:
         """Whether keys have values in a warm-up pool at the start."""
         return "warm-up" in self.pools[0].settings
@@ -93,6 +99,7 @@ POLICIES = (
             Pool("failover", 2, {"replicas": 2}),
         ),
         {
+            "listen": {"address": "127.0.0.1:0", "deny": ["flush"]},
             "part-failure": "error",
             "hot-keys": 8,
             "log-level": "warn",
@@ -252,8 +259,26 @@ POLICIES = (
     ),
     Policy(
         "hand-over",
-        (Pool("main", SERVERS, {"replicas": 2, "writes": "all", "reads": "primary"}),),
-        {"hand-over-wait": "30s"},
+        (
+            Pool(
+                "main",
+                SERVERS,
+                {
+                    "replicas": 2,
+                    "writes": "all",
+                    "reads": "primary",
+                    # Large multi-gets exceed it now and then.
+                    "rate-limit": {"per-second": 1500, "burst": 200},
+                },
+            ),
+        ),
+        {
+            "hand-over-wait": "30s",
+            "listen": {
+                "address": "127.0.0.1:0",
+                "allow": ["read", "touch", "write", "delete", "stats"],
+            },
+        },
         hands_over=True,
     ),
 )

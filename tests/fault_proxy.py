@@ -121,7 +121,8 @@ class Proxy:
     def write(self, spelling: Spelling) -> None:
         """Write the configuration file."""
         document = proxy_file(self.policy, self.servers, spelling, str(self.folder))
-        document["listen"] = f"127.0.0.1:{self.port}"
+        address, listen = f"127.0.0.1:{self.port}", document["listen"]
+        document["listen"] = {**listen, "address": address} if isinstance(listen, dict) else address
         self.file.write_text(toml(document))
 
     def change(self, number: int) -> None:

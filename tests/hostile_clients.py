@@ -16,6 +16,8 @@ PATIENCE_S = 20.0
 WILD = b"w:"
 # The lengths of their values. One that does not fit the proxy's usual read buffer of 32 KiB has a buffer of its own.
 WILD_BYTES = [3, 300, 5000] * 5 + [32_000, 40_000, 150_000]
+# Lines of the values that a client sends although its listener does not allow it; the largest value exceeds value-max.
+FORBIDDEN_LINES = [1] * 8 + [100] * 8 + [8000] * 3 + [320_000]
 LARGE_KEYS = [b"large:%d" % number for number in range(8)]
 LARGE_BYTES = 100_000
 FRAGMENTS = [
@@ -72,12 +74,18 @@ class Place:
     # For clients behind a load balancer.
     relayed_port: int
     metrics_port: int
+    # Of the listener that allows reads only.
+    reading_port: int
     control: str
 
     def connect(self, port=None):
         """Connect to the proxy, by default to its plain port."""
-        host = "127.0.0.2" if port == self.relayed_port else "127.0.0.1"
+        host = "127.0.0.3" if port == self.relayed_port else "127.0.0.1"
         return socket.create_connection((host, port or self.port), timeout=PATIENCE_S)
+
+    def connect_reader(self):
+        """Connect to the listener that allows reads only."""
+        return socket.create_connection(("127.0.0.2", self.reading_port), timeout=PATIENCE_S)
 
 
 def reset(stream):
@@ -280,6 +288,50 @@ def half_value(place, source):
         leave(stream, source)
 
 
+def writer_that_may_only_read(place, source):
+    """Send commands that the listener does not allow. Each has one error, and its value is not read as commands."""
+    forbidden = [
+        b"delete large:1\r\n",
+        b"md large:1 q\r\n",
+        b"flush_all\r\n",
+        b"stats\r\n",
+        b"incr large:1 1\r\n",
+    ]
+    forbidden += [
+        b"touch large:1 1\r\n",
+        b"gat 1 large:1 large:2\r\n",
+        b"mg large:1 T1 q\r\n",
+        b"mg w:x N9 v\r\n",
+    ]
+    with place.connect_reader() as stream:
+        sent, expected = [], []
+        for _ in range(source.randrange(1, 30)):
+            text = source.choice(forbidden)
+            if source.random() < 0.5:
+                value = b"flush_all\r\ndelete large:1\r\n" * source.choice(FORBIDDEN_LINES)
+                name = source.choice(
+                    [b"set large:1 0 0 %d", b"add new 0 0 %d", b"ms large:1 %d q", b"cas a 0 0 %d 1"]
+                )
+                text = name % len(value) + b"\r\n" + value + b"\r\n"
+            sent.append(text + b"mn\r\n")
+            expected.append(b"CLIENT_ERROR %s" % text.split()[0])
+        whole = b"".join(sent)
+        if source.random() < 0.2:
+            stream.sendall(whole[: source.randrange(len(whole))])
+            return leave(stream, source)
+        stream.sendall(whole)
+        lines = stream.makefile("rb")
+        for start in expected:
+            line, end = lines.readline(), lines.readline()
+            if (
+                not line.startswith(start)
+                or b"is not allowed on this listener" not in line
+                or end != b"MN\r\n"
+            ):
+                return f"a writer that may only read: {line!r} and {end!r} instead of {start!r}"
+    return None
+
+
 def reset_in_the_middle(place, source):
     """Pipeline requests to both pools and reset the connection before the replies arrive."""
     with place.connect() as stream:
@@ -398,6 +450,7 @@ ALL = [
     binary_protocol,
     behind_a_load_balancer,
     half_value,
+    writer_that_may_only_read,
     reset_in_the_middle,
     endless_line,
     random_bytes,

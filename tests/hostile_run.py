@@ -69,6 +69,8 @@ EXPECTED = (
     "clients_tls_failed_total",
     "clients_paused_total",
     "clients_header_failed_total",
+    "commands_refused_total",
+    "rate_limited_total",
 )
 
 
@@ -93,8 +95,9 @@ class Proxy:
         (folder / "login").write_text("proxy:secret\n")
         config = folder / "proxy.toml"
         config.write_text(
-            f'listen = ["127.0.0.1:0", "tls:127.0.0.1:0", "127.0.0.2:0"]\nmetrics = "127.0.0.1:0"\nloops = 2\n'
-            f'proxy-protocol = "127.0.0.2:0"\nproxy-protocol-timeout = "1s"\n'
+            f'listen = ["127.0.0.1:0", "tls:127.0.0.1:0", {{ address = "127.0.0.2:0", allow = ["read"] }}, "127.0.0.3:0"]\n'
+            f'metrics = "127.0.0.1:0"\nloops = 2\n'
+            f'proxy-protocol = "127.0.0.3:0"\nproxy-protocol-timeout = "1s"\n'
             f'control = "{self.control}"\ntls-certificate = "{certificate}"\ntls-key = "{key}"\n'
             f'tls-handshake-timeout = "1s"\nclient-request-timeout = "3s"\nclient-unread-timeout = "5s"\n'
             f'metrics-timeout = "2s"\nlog-format = "json"\nslow-requests = "1ms"\n{DISCIPLINES[discipline]}\n'
@@ -103,6 +106,7 @@ class Proxy:
             f'[[pools]]\nname = "wild"\nservers = {json.dumps([server.address for server in wild])}\n'
             f'server-auth-file = "{folder / "login"}"\n'
             f'timeouts = {{ connect = "{WILD_TIMEOUT_S}s", read = "{WILD_TIMEOUT_S}s", write = "{WILD_TIMEOUT_S}s" }}\n'
+            f"rate-limit = {{ per-second = 300, burst = 20 }}\n"
             f'[[routes]]\nprefix = "w:"\npool = "wild"\n'
         )
         command = [str(WAYSTAGE), "proxy", "--config", str(config)]
@@ -116,7 +120,8 @@ class Proxy:
         )
         lines = self.process.stdout.readline() + self.process.stdout.readline()
         self.metrics_port, self.port, self.tls_port = map(int, re.findall(r"127\.0\.0\.1:(\d+)", lines))
-        self.relayed_port = int(re.search(r"127\.0\.0\.2:(\d+)", lines).group(1))
+        (self.reading_port,) = map(int, re.findall(r"127\.0\.0\.2:(\d+)", lines))
+        (self.relayed_port,) = map(int, re.findall(r"127\.0\.0\.3:(\d+)", lines))
         self.folder = Path(f"/proc/{self.process.pid}")
 
     def metrics(self):
@@ -253,7 +258,14 @@ class Run:
         # The first scrape and the first requests open what stays open.
         proxy.metrics()
         self.before = {"descriptors": proxy.descriptors() + SPARE_DESCRIPTORS, "threads": proxy.threads()}
-        place = Place(proxy.port, proxy.tls_port, proxy.relayed_port, proxy.metrics_port, str(proxy.control))
+        place = Place(
+            proxy.port,
+            proxy.tls_port,
+            proxy.relayed_port,
+            proxy.metrics_port,
+            proxy.reading_port,
+            str(proxy.control),
+        )
         until = time.monotonic() + seconds
         with (self.folder / "load.txt").open("w") as output:
             self.load = start_load(proxy.port, seconds, self.folder / "load.json", output)

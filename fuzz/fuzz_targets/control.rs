@@ -118,7 +118,7 @@ fn precede(messages: &[&[u8]]) {
     let lent: Vec<BorrowedFd<'_>> = vec![tcp.as_fd(), unix.as_fd(), udp.as_fd(), tcp.as_fd()];
     let control = ControlSocket::bind(&path, false).unwrap();
     let mut config = config(None);
-    config.listen = vec![address.clone()];
+    config.listen = vec![address.as_str().into()];
     config.transport.take_over = Some(path);
     let outcome = std::thread::scope(|scope| {
         let successor = scope.spawn(|| start_with(config, FromManager::default(), Clock::monotonic()));

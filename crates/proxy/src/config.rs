@@ -5,7 +5,9 @@ mod check_pool;
 mod check_shared;
 mod check_transport;
 mod client_limits;
+mod commands;
 mod file;
+mod listener;
 mod logging;
 mod named;
 mod operations;
@@ -16,13 +18,16 @@ mod transport;
 
 pub(crate) use check_shared::{FirstSame, first_same, is_same_address};
 pub use client_limits::ClientLimits;
+pub use commands::{CommandGroup, Commands};
 pub use configuration::{ConfigError, Document, FileError};
 pub use file::{DispatchConfig, PoolFile, ProxyFile};
 pub use key_distribution::{Distribution, Hash};
+pub use listener::ListenerConfig;
 pub use logging::{LogConfig, LogFormat, LogLevel, LogOutput, LoggedKeys};
 pub use operations::Operations;
 pub use pool::{
-    Failover, FailoverPool, Hedge, PoolConfig, Reads, RouteConfig, ServerConfig, Shadow, Timeouts, WarmUp, Writes,
+    Failover, FailoverPool, Hedge, PoolConfig, RateLimit, Reads, RouteConfig, ServerConfig, Shadow, Timeouts, WarmUp,
+    Writes,
 };
 pub(crate) use proxy::share;
 pub use proxy::{Config, Discipline, MultiGet, PartFailure, RecordsConfig, Stamps};

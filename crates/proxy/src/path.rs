@@ -4,12 +4,13 @@
 pub(crate) mod accept;
 pub(crate) mod addresses;
 pub(crate) mod auth;
+pub(crate) mod listeners;
 pub(crate) mod messages;
-pub(crate) mod pool_listeners;
 
 pub(crate) mod session;
 
 pub(crate) mod clients;
+pub(crate) mod command_groups;
 pub(crate) mod job;
 pub(crate) mod jobs;
 pub(crate) mod late;
@@ -17,6 +18,7 @@ pub(crate) mod leg_request;
 pub(crate) mod meta;
 pub(crate) mod order;
 
+pub(crate) mod rate_limits;
 pub(crate) mod route;
 
 pub(crate) mod dispatch;

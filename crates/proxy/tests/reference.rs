@@ -7,9 +7,9 @@ mod reference_keys;
 
 use proptest::prelude::*;
 use proxy::{
-    CertificateFiles, Config, DispatchConfig, Distribution, Document, Failover, FailoverPool, Hash, Hedge, LogFormat,
-    LogLevel, LoggedKeys, MultiGet, PartFailure, PoolFile, ProxyFile, Reads, RouteConfig, ServerConfig, Shadow, Stamps,
-    Timeouts, WarmUp, Writes,
+    CertificateFiles, CommandGroup, Config, DispatchConfig, Distribution, Document, Failover, FailoverPool, Hash,
+    Hedge, ListenerConfig, LogFormat, LogLevel, LoggedKeys, MultiGet, PartFailure, PoolFile, ProxyFile, RateLimit,
+    Reads, RouteConfig, ServerConfig, Shadow, Stamps, Timeouts, WarmUp, Writes,
 };
 use reference_keys::{REFERENCE, keys_of, uncommented};
 use std::time::Duration;
@@ -19,9 +19,11 @@ use toml::Table;
 fn everything() -> ProxyFile {
     let (name, second) = (String::from("a"), Duration::from_secs(1));
     let server = ServerConfig { address: "a:1".into(), name: Some(name.clone()), weight: 1, is_drained: true };
+    let (allow, deny) = (Some(vec![CommandGroup::Read, CommandGroup::Stats]), Some(vec![CommandGroup::Stats]));
+    let listener = ListenerConfig { address: name.clone(), allow, deny };
     let pool = PoolFile {
         name: Some(name.clone()),
-        listen: Some(vec![name.clone()]),
+        listen: Some(vec![listener.clone()]),
         servers: Some(vec![server]),
         distribution: Some(Distribution::Ketama),
         hash: Some(Hash::Md5),
@@ -37,13 +39,14 @@ fn everything() -> ProxyFile {
         read_pool: Some(name.clone()),
         delete_pools: Some(vec![name.clone()]),
         flush: Some(true),
+        rate_limit: Some(RateLimit { per_second: 1, burst: Some(1) }),
         timeouts: Some(Timeouts::default()),
         failures: Some(1),
         ready_servers: Some(1),
         server_auth_file: Some("a".into()),
     };
     ProxyFile {
-        listen: Some(vec![name.clone()]),
+        listen: Some(vec![listener]),
         is_given_sockets: false,
         loops: Some(1),
         dispatch: Some(DispatchConfig::Pipelined),

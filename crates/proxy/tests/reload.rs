@@ -247,7 +247,7 @@ fn an_invalid_configuration_changes_nothing() {
     let bad = [
         config(&servers, |config| config.pools[0].replicas = 2),
         config(&servers, |config| config.pools[0].servers.push(ServerConfig::new("no address"))),
-        config(&servers, |config| config.listen.push(taken.local_addr().unwrap().to_string())),
+        config(&servers, |config| config.listen.push(taken.local_addr().unwrap().to_string().into())),
         config(&servers, |config| config.metrics = Some(taken.local_addr().unwrap().to_string())),
     ];
     for config in bad {

@@ -46,10 +46,10 @@ fn a_reload_that_fails_leaves_nothing() {
     type Change<'a> = &'a dyn Fn(&mut Config);
     let bad: [(&str, Change<'_>); 8] = [
         ("invalid", &|config| config.pools[0].replicas = 2),
-        ("listen", &|config| config.listen.extend([unix.clone(), taken_address.clone()])),
+        ("listen", &|config| config.listen.extend([unix.clone().into(), taken_address.clone().into()])),
         ("metrics", &|config| {
             metrics_taken(config);
-            config.listen.push(unix.clone());
+            config.listen.push(unix.clone().into());
             config.records = recorded(&records);
             config.pools[0].servers.push(proxy::ServerConfig::new("localhost:1"));
         }),
@@ -63,7 +63,7 @@ fn a_reload_that_fails_leaves_nothing() {
         }),
         ("records", &|config| {
             config.records = recorded(&folder.path().join("file"));
-            config.listen.push(unix.clone());
+            config.listen.push(unix.clone().into());
         }),
         ("certificate", &|config| {
             let missing = folder.path().join("missing");

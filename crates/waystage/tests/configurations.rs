@@ -138,6 +138,38 @@ fn a_pool_with_a_listener_is_shown_and_its_routes_are_printed_by_its_name() {
 }
 
 #[test]
+fn limits_of_listeners_and_pools_are_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = r#"
+        listen = ["127.0.0.1:1", { address = "127.0.0.1:2", allow = ["stats", "read"] }, "127.0.0.1:3"]
+        [[pools]]
+        name = "a"
+        servers = ["a:1"]
+        rate-limit = { per-second = 500 }
+        [[pools]]
+        name = "b"
+        listen = { address = "127.0.0.1:4", deny = ["flush"] }
+        servers = ["b:1"]
+    "#;
+    fs::write(folder.path().join("limits.toml"), text).unwrap();
+    let of = |arguments: &[&str]| {
+        let output = proxy(folder.path(), &[&["--check", "--config", "limits.toml"], arguments].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let printed = String::from_utf8(output.stdout).unwrap();
+        let shown = |line: &&str| line.starts_with("listen") || line.contains("limit");
+        printed.lines().filter(shown).map(str::to_string).collect::<Vec<_>>()
+    };
+    let pools = [
+        "listen   127.0.0.1:4 for pool b, allows read touch write delete stats",
+        "  limit    500 keys per second, 500 at once",
+    ];
+    let own = ["listen   127.0.0.1:1 and 127.0.0.1:3", "listen   127.0.0.1:2, allows read stats"];
+    assert_eq!(of(&[]), [own, pools].concat());
+    // An argument replaces all listeners of the file.
+    assert_eq!(of(&["--listen", "127.0.0.1:2"]), [&["listen   127.0.0.1:2"], &pools[..]].concat());
+}
+
+#[test]
 fn a_server_argument_may_have_a_weight() {
     let folder = tempfile::tempdir().unwrap();
     let output = proxy(folder.path(), &["--check", "--server", "a:1:3", "--server", "b:1"]);

@@ -127,7 +127,7 @@ impl Verb {
     }
 
     /// The command with this name. Names are case-sensitive.
-    pub(crate) fn of(word: &[u8]) -> Option<Verb> {
+    pub fn of(word: &[u8]) -> Option<Verb> {
         Some(match word {
             b"get" => Verb::Get,
             b"set" => Verb::Set,

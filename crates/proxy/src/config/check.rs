@@ -1,6 +1,7 @@
 //! Checks a configuration as a whole. `check_pool` checks each pool, and `check_shared` the servers that pools have in common.
 
 use crate::config::ConfigError;
+use crate::config::listener::ListenerConfig;
 use crate::config::pool::{Failover, PoolConfig, Reads, Writes};
 use crate::config::proxy::{Config, Discipline, MultiGet, SLOTS_MAX, Stamps, share};
 use configuration::proposal;
@@ -11,8 +12,8 @@ use std::time::Duration;
 /// The most backends in all pools.
 const BACKENDS_MAX: usize = 250;
 const LOOPS_MAX: usize = 250;
-/// The most addresses of all pools together.
-const POOL_LISTENERS_MAX: usize = 250;
+/// The most listeners of the proxy and all pools together.
+const LISTENERS_MAX: usize = 250;
 const ROUTES_MAX: usize = 250;
 /// The length of the longest key: no longer prefix can match.
 const PREFIX_BYTES_MAX: usize = 250;
@@ -168,28 +169,40 @@ impl Config {
     }
 
     fn check_addresses(&self) -> Result<(), ConfigError> {
-        let of_pools: usize = self.pools.iter().map(|pool| pool.listen.len()).sum();
-        if of_pools > POOL_LISTENERS_MAX {
-            let problem = format!("{of_pools} addresses of pools in all; at most {POOL_LISTENERS_MAX} are supported");
+        let count = self.listeners().count();
+        if count > LISTENERS_MAX {
+            let problem =
+                format!("{count} addresses of the proxy and its pools; at most {LISTENERS_MAX} are supported");
             return Err(ConfigError::at("pools", problem));
         }
         let keys: Vec<String> = self.listener_keys().collect();
-        let mut earlier = Vec::new();
-        for ((listen, pool), key) in self.listeners().zip(keys) {
-            let read = address(&key, listen)?;
-            if let Some((known, other)) = earlier.iter().find(|(known, _)| cannot_both_listen(known, &read)) {
-                let problem = match other {
-                    _ if *known != read => {
-                        let problem = format!("{known} is given, too, and takes the same port; give another port");
-                        return Err(ConfigError::value(key, quoted(listen), problem));
-                    }
-                    Some(_) if *other != pool => "another pool listens there; give each pool an address of its own",
-                    None if pool.is_some() => "the proxy listens there for all pools; give this pool another address",
-                    _ => "this address is given twice; leave one of them out",
-                };
-                return Err(ConfigError::value(key, quoted(listen), problem));
+        let mut earlier: Vec<(Address, Option<usize>, &ListenerConfig)> = Vec::new();
+        for ((listener, pool), key) in self.listeners().zip(keys) {
+            listener.check_commands(&key)?;
+            let refuse = |problem: &str| Err(ConfigError::value(key.clone(), quoted(&listener.address), problem));
+            let read = address(&key, &listener.address)?;
+            // Those with port 0 have different ports. But after a reload, the proxy could not distinguish their clients.
+            let is_ambiguous = |(known, _, other): &(Address, Option<usize>, &ListenerConfig)| {
+                *known == read && !cannot_both_listen(known, &read) && other.commands() != listener.commands()
+            };
+            if earlier.iter().any(is_ambiguous) {
+                return refuse("another listener with this address allows other commands; give each a port of its own");
             }
-            earlier.push((read, pool));
+            if let Some((known, other, _)) = earlier.iter().find(|(known, ..)| cannot_both_listen(known, &read)) {
+                return match other {
+                    _ if *known != read => {
+                        refuse(&format!("{known} is given, too, and takes the same port; give another port"))
+                    }
+                    Some(_) if *other != pool => {
+                        refuse("another pool listens there; give each pool an address of its own")
+                    }
+                    None if pool.is_some() => {
+                        refuse("the proxy listens there for all pools; give this pool another address")
+                    }
+                    _ => refuse("this address is given twice; leave one of them out"),
+                };
+            }
+            earlier.push((read, pool, listener));
         }
         if self.transport.tls.handshake_timeout.is_zero() {
             return Err(ConfigError::value("tls-handshake-timeout", "\"0s\"", "no client could be in time; give more"));
@@ -199,7 +212,7 @@ impl Config {
         let Address::Tcp(_) = &read else {
             return Err(ConfigError::value("metrics", quoted(metrics), "metrics are served at HOST:PORT only"));
         };
-        if earlier.iter().any(|(listen, _)| cannot_both_listen(listen, &read)) {
+        if earlier.iter().any(|(listen, ..)| cannot_both_listen(listen, &read)) {
             return Err(ConfigError::value("metrics", quoted(metrics), "clients connect there; give another port"));
         }
         Ok(())

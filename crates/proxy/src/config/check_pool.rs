@@ -13,6 +13,8 @@ const WEIGHT_MAX: u32 = 1000;
 /// memcached reads a larger time to live as a Unix time.
 const EXPIRY_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
+/// More keys per second than a proxy can forward.
+const RATE_MAX: u32 = 10_000_000;
 
 impl PoolConfig {
     /// Checks this pool, which has this index.
@@ -24,6 +26,7 @@ impl PoolConfig {
             .and_then(|()| self.check_replicas())
             .and_then(|()| self.check_timeouts())
             .and_then(|()| self.check_hedge())
+            .and_then(|()| self.check_rate_limit())
             .and_then(|()| self.check_others());
         found.map_err(|error| ConfigError { key: format!("pools.{index}.{}", error.key), ..error })
     }
@@ -152,6 +155,16 @@ impl PoolConfig {
             return Err(timed("hedge.delay", hedge.delay, problem));
         }
         share("hedge.budget", hedge.budget)
+    }
+
+    fn check_rate_limit(&self) -> Result<(), ConfigError> {
+        let Some(limit) = self.rate_limit else { return Ok(()) };
+        for (key, number) in [("rate-limit.per-second", limit.per_second), ("rate-limit.burst", limit.burst())] {
+            if !(1..=RATE_MAX).contains(&number) {
+                return Err(ConfigError::value(key, number, format!("give a number from 1 to {RATE_MAX}")));
+            }
+        }
+        Ok(())
     }
 
     /// Checks the references to other pools, except their names.

@@ -24,7 +24,9 @@ impl Config {
         match path.len() {
             0 => refuse("give the path of a unix socket".into()),
             1..=CONTROL_BYTES_MAX if path.contains('\0') => refuse("a path has no zero byte".into()),
-            1..=CONTROL_BYTES_MAX if self.listeners().any(|(listen, _)| listen.strip_prefix("unix:") == Some(path)) => {
+            1..=CONTROL_BYTES_MAX
+                if self.listeners().any(|(listener, _)| listener.address.strip_prefix("unix:") == Some(path)) =>
+            {
                 refuse("clients connect there; give another path".into())
             }
             1..=CONTROL_BYTES_MAX => Ok(()),
@@ -45,7 +47,7 @@ impl Config {
     /// Checks which listeners have the PROXY protocol.
     pub(super) fn check_proxy_protocol(&self) -> Result<(), ConfigError> {
         let ProxyProtocol { listeners, timeout, .. } = &self.transport.proxy_protocol;
-        let known: Vec<&str> = self.listeners().map(|(address, _)| address).collect();
+        let known: Vec<&str> = self.listeners().map(|(listener, _)| listener.address.as_str()).collect();
         for (index, text) in listeners.iter().enumerate() {
             let key = list_key("proxy-protocol", listeners, index);
             address(&key, text)?;
@@ -81,11 +83,11 @@ impl Config {
     pub(super) fn check_tls(&self, has_other_sockets: bool) -> Result<(), ConfigError> {
         let is_tls = |text: &str| text.parse().is_ok_and(|address: Address| address.is_tls());
         let tls = &self.transport.tls;
-        let listener = self.listeners().zip(self.listener_keys()).find(|((listen, _), _)| is_tls(listen));
+        let listener = self.listeners().zip(self.listener_keys()).find(|((listener, _), _)| is_tls(&listener.address));
         match (&tls.identity, listener) {
-            (None, Some(((listen, _), key))) => {
+            (None, Some(((listener, _), key))) => {
                 let problem = "uses TLS; give tls-certificate and tls-key";
-                return Err(ConfigError::value(key, quoted(listen), problem));
+                return Err(ConfigError::value(key, quoted(&listener.address), problem));
             }
             (None, None) if !tls.other_identities.is_empty() => {
                 let problem = "needs tls-certificate and tls-key, for clients that request none of its names";

@@ -2,11 +2,13 @@
 //! examples/proxy/reference.toml describes.
 
 use crate::config::client_limits::ClientLimits;
+use crate::config::listener::{ListenerConfig, opt_listeners};
 use crate::config::logging::{LogConfig, LogFormat, LogLevel, LoggedKeys};
 use crate::config::named::named;
 use crate::config::operations::Operations;
 use crate::config::pool::{
-    Failover, FailoverPool, Hedge, PoolConfig, Reads, RouteConfig, ServerConfig, Shadow, Timeouts, WarmUp, Writes,
+    Failover, FailoverPool, Hedge, PoolConfig, RateLimit, Reads, RouteConfig, ServerConfig, Shadow, Timeouts, WarmUp,
+    Writes,
 };
 use crate::config::proxy::{Config, Discipline, MultiGet, PartFailure, RecordsConfig, Stamps};
 use crate::config::text::{list_key, opt_list, opt_tag, opt_times};
@@ -37,8 +39,8 @@ named!(DispatchConfig { Pipelined = "pipelined", PerBackend = "per-backend", Sha
 #[serde(rename_all = "kebab-case", deny_unknown_fields, expecting = "a table")]
 #[allow(missing_docs, reason = "the keys are those of Config")]
 pub struct ProxyFile {
-    #[serde(with = "opt_list", default)]
-    pub listen: Option<Vec<String>>,
+    #[serde(with = "opt_listeners", default)]
+    pub listen: Option<Vec<ListenerConfig>>,
     /// Whether another process passes the listening sockets, so that none need be opened. Not a key of the file.
     #[serde(skip)]
     pub is_given_sockets: bool,
@@ -124,8 +126,8 @@ pub struct ProxyFile {
 #[allow(missing_docs, reason = "the keys are those of PoolConfig")]
 pub struct PoolFile {
     pub name: Option<String>,
-    #[serde(with = "opt_list", default)]
-    pub listen: Option<Vec<String>>,
+    #[serde(with = "opt_listeners", default)]
+    pub listen: Option<Vec<ListenerConfig>>,
     pub servers: Option<Vec<ServerConfig>>,
     pub distribution: Option<Distribution>,
     pub hash: Option<Hash>,
@@ -142,6 +144,7 @@ pub struct PoolFile {
     pub read_pool: Option<String>,
     pub delete_pools: Option<Vec<String>>,
     pub flush: Option<bool>,
+    pub rate_limit: Option<RateLimit>,
     #[serde(with = "opt_times", default)]
     pub timeouts: Option<Timeouts>,
     pub failures: Option<u32>,
@@ -382,7 +385,7 @@ impl PoolFile {
     fn overridden_by(self, by: PoolFile) -> PoolFile {
         overridden!(PoolFile, self, by, {
             name, listen, servers, distribution, hash, hash_tag, replicas, writes, reads, failover, hedge, failover_pool,
-            warm_up, shadow, read_pool, delete_pools, flush, timeouts, failures, ready_servers, server_auth_file
+            warm_up, shadow, read_pool, delete_pools, flush, rate_limit, timeouts, failures, ready_servers, server_auth_file
         }, {})
     }
 
@@ -409,6 +412,7 @@ impl PoolFile {
             read_pool: self.read_pool,
             delete_pools: self.delete_pools.unwrap_or_default(),
             flush: self.flush.unwrap_or(defaults.flush),
+            rate_limit: self.rate_limit,
             timeouts: self.timeouts.unwrap_or(defaults.timeouts),
             failures: self.failures.unwrap_or(defaults.failures),
             ready_servers: self.ready_servers.unwrap_or(defaults.ready_servers),

@@ -1,5 +1,6 @@
 //! The configuration of pools: groups of backends over which keys are distributed, and the policies of each group.
 
+use crate::config::listener::ListenerConfig;
 use crate::config::named::named;
 use configuration::text::time;
 use key_distribution::{Distribution, Hash};
@@ -89,6 +90,16 @@ pub struct Shadow {
     pub reads: bool,
 }
 
+/// The rate limit: a token bucket, from which each key of a request takes one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, expecting = "a table")]
+pub struct RateLimit {
+    /// The keys per second.
+    pub per_second: u32,
+    /// The largest number of keys at once. By default, those of one second.
+    pub burst: Option<u32>,
+}
+
 /// The default time to answer a request completely.
 const REPLY: Duration = Duration::from_secs(10);
 
@@ -133,8 +144,8 @@ pub struct RouteConfig {
 pub struct PoolConfig {
     /// Its name.
     pub name: String,
-    /// The addresses whose clients use this pool, whatever the routes say.
-    pub listen: Vec<String>,
+    /// The listeners whose clients use this pool, whatever the routes say.
+    pub listen: Vec<ListenerConfig>,
     /// Its backends, in the order in which replicas follow each other.
     pub servers: Vec<ServerConfig>,
     /// The key distribution.
@@ -165,6 +176,8 @@ pub struct PoolConfig {
     pub delete_pools: Vec<String>,
     /// Whether `flush_all` reaches its backends.
     pub flush: bool,
+    /// How many keys clients may request.
+    pub rate_limit: Option<RateLimit>,
     /// The timeouts of its backends.
     pub timeouts: Timeouts,
     /// After how many timeouts in a row, without a reply between, a backend is ejected.
@@ -178,6 +191,13 @@ pub struct PoolConfig {
 named!(Writes { All = "all", Majority = "majority", First = "first" });
 named!(Reads { Primary = "primary", Any = "any", LeastOutstanding = "least-outstanding" });
 named!(Failover { Never = "never", OnError = "on-error", OnMiss = "on-miss" });
+
+impl RateLimit {
+    /// The largest number of keys at once.
+    pub fn burst(&self) -> u32 {
+        self.burst.unwrap_or(self.per_second)
+    }
+}
 
 impl Timeouts {
     /// The same timeout for everything except a whole reply, which may take longer.
@@ -225,6 +245,7 @@ impl PoolConfig {
             read_pool: None,
             delete_pools: Vec::new(),
             flush: true,
+            rate_limit: None,
             timeouts: Timeouts::default(),
             failures: 3,
             ready_servers: 1,

@@ -1,6 +1,7 @@
 //! The checked configuration of a proxy. It has the limits of all queues, windows and buffers that load can fill.
 
 use crate::config::client_limits::ClientLimits;
+use crate::config::listener::ListenerConfig;
 use crate::config::logging::LogConfig;
 use crate::config::named::named;
 use crate::config::operations::Operations;
@@ -82,8 +83,8 @@ pub struct RecordsConfig {
 /// The whole configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// The addresses whose clients use the routes, each as `net::Address` reads it. Pools can have further ones.
-    pub listen: Vec<String>,
+    /// The listeners whose clients use the routes. Pools can have further ones.
+    pub listen: Vec<ListenerConfig>,
     /// Name resolution, TLS and hand-over.
     pub transport: TransportConfig,
     /// The pools of backends. The first has the keys that no route matches.
@@ -242,15 +243,11 @@ impl Config {
         reached
     }
 
-    /// All addresses that clients connect to: first those of the proxy, then those of each pool, with its index.
-    pub fn listeners(&self) -> impl Iterator<Item = (&str, Option<usize>)> {
-        let own = self.listen.iter().map(|address| (address.as_str(), None));
-        own.chain(
-            self.pools
-                .iter()
-                .enumerate()
-                .flat_map(|(index, pool)| pool.listen.iter().map(move |address| (address.as_str(), Some(index)))),
-        )
+    /// All listeners: first those of the proxy, then those of each pool, with its index.
+    pub fn listeners(&self) -> impl Iterator<Item = (&ListenerConfig, Option<usize>)> {
+        let pools = self.pools.iter().enumerate();
+        let of_pools = pools.flat_map(|(index, pool)| pool.listen.iter().map(move |listener| (listener, Some(index))));
+        self.listen.iter().map(|listener| (listener, None)).chain(of_pools)
     }
 
     /// All backends in the order of their numbers: pool by pool.
@@ -307,7 +304,7 @@ mod tests {
         let writers = slots(Discipline::PerBackend { readers: 2, writers: 1, fault_write_poll: None });
         let sharded = slots(Discipline::Shared { workers: 2, multi_get: MultiGet::Sharded, fault_write_hold: None });
         let listen =
-            |texts: &[&str]| Config { listen: texts.iter().map(ToString::to_string).collect(), ..good.clone() };
+            |texts: &[&str]| Config { listen: texts.iter().map(|&text| text.into()).collect(), ..good.clone() };
         let server = |text: &str| Config { pools: Config::new("", &[text.into()]).pools, ..good.clone() };
         let pool = |change: fn(&mut PoolConfig)| {
             let mut config = good.clone();

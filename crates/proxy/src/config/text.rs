@@ -1,4 +1,4 @@
-//! Serialization of values that only the proxy has: lists of addresses, hash tags, timeouts and servers.
+//! Serialization of values that only the proxy has: hash tags, timeouts and servers.
 
 use crate::config::pool::{ServerConfig, Timeouts};
 use configuration::text::{opt_time, time};
@@ -27,6 +27,28 @@ pub(super) mod opt_list {
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
         deserializer.deserialize_any(ListVisitor).map(Some)
+    }
+}
+
+struct ListVisitor;
+
+impl<'de> Visitor<'de> for ListVisitor {
+    type Value = Vec<String>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an address such as \"127.0.0.1:11211\", or a list of them")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Vec<String>, E> {
+        Ok(vec![text.into()])
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Vec<String>, A::Error> {
+        let mut list = Vec::new();
+        while let Some(text) = sequence.next_element()? {
+            list.push(text);
+        }
+        Ok(list)
     }
 }
 
@@ -81,28 +103,6 @@ pub(super) mod opt_times {
         let Times { connect, read, write, reply } = Times::deserialize(deserializer)?;
         let reply = reply.unwrap_or(Timeouts::all(connect.max(read).max(write)).reply);
         Ok(Some(Timeouts { connect, read, write, reply }))
-    }
-}
-
-struct ListVisitor;
-
-impl<'de> Visitor<'de> for ListVisitor {
-    type Value = Vec<String>;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("an address such as \"127.0.0.1:11211\", or a list of them")
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<Vec<String>, E> {
-        Ok(vec![text.into()])
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Vec<String>, A::Error> {
-        let mut list = Vec::new();
-        while let Some(text) = sequence.next_element()? {
-            list.push(text);
-        }
-        Ok(list)
     }
 }
 

@@ -33,8 +33,9 @@ use crate::path::dispatch::dispatcher::Dispatcher;
 use crate::path::event_loop::{EventLoop, LoopEnd, MAILBOX};
 use crate::path::jobs::Jobs;
 use crate::path::journal::Journal;
+use crate::path::listeners::Listeners;
 use crate::path::messages::{AcceptMessage, LoopMessage};
-use crate::path::pool_listeners::PoolListeners;
+use crate::path::rate_limits::{Buckets, RateLimits, buckets};
 use crate::path::route::Router;
 use crate::replication::pending_invalidations::PendingInvalidations;
 use clock::{Clock, Nanos};
@@ -72,6 +73,7 @@ pub(super) struct Prepared {
     pub(super) records: NewRecords,
     pub(super) inheritance: Inheritance,
     pub(super) servers: Servers,
+    pub(super) buckets: Buckets,
     pub(super) warnings: Vec<String>,
 }
 
@@ -83,7 +85,7 @@ impl Sockets {
         metrics: Option<OwnedFd>,
         itself: Option<&Running>,
     ) -> Result<Sockets, ProxyError> {
-        let listen: Vec<&str> = config.listeners().map(|(address, _)| address).collect();
+        let listen: Vec<&str> = config.listeners().map(|(listener, _)| listener.address.as_str()).collect();
         let (mut listeners, unused) = listeners::open(&listen, opened)?;
         equip(&mut listeners, &config.transport.tls)?;
         let listening = listeners.iter().map(|listening| listening.address().clone()).collect();
@@ -120,11 +122,14 @@ impl Prepared {
         let is_stopping = Arc::new(AtomicBool::new(false));
         let before = itself.and_then(|old| old.log.as_ref());
         let log = Log::prepare(config, &stats, &is_stopping, before)?;
+        let buckets = buckets(config, itself.map(|old| (&old.config, &old.buckets)), clock.now());
         let (clients_open, addresses) = (Arc::new(AtomicUsize::new(0)), Addresses::default());
         let (mut posts, mut loops) = (Vec::new(), Vec::new());
         for (index, heartbeat) in Heartbeat::of_loops(watchdog, config.loops).into_iter().enumerate() {
             let journal = journal(config, &stats, log.as_ref(), records.0.as_ref(), index);
-            let (post, mut parts) = build(config, &router, &backends, &stats, &inheritance.pending, journal, index)?;
+            let limits = RateLimits::new(config, &buckets, &router, &tally.loops[index]);
+            let own = (journal, limits);
+            let (post, mut parts) = build(config, &router, &backends, &stats, &inheritance.pending, own, index)?;
             parts.core.settings.users.clone_from(&auth.users);
             let shared = (clients_open.clone(), addresses.clone());
             let event_loop = EventLoop::new(parts.poller, parts.mailbox, parts.core, shared, heartbeat);
@@ -156,6 +161,7 @@ impl Prepared {
             records,
             inheritance,
             servers,
+            buckets,
             warnings,
         })
     }
@@ -270,7 +276,7 @@ fn prepare_accepting(
         clients_open,
         clients_max: config.clients_max,
         limits: config.client_limits.clone(),
-        pools: PoolListeners::new(config),
+        configured: Listeners::new(config),
         relays,
         addresses,
         counters,
@@ -347,7 +353,7 @@ fn build(
     backends: &[Backend],
     stats: &Stats,
     pending: &[PendingInvalidations],
-    journal: Journal,
+    (journal, rate_limits): (Journal, Option<RateLimits>),
     index: usize,
 ) -> Result<(Post<LoopMessage>, Parts), ProxyError> {
     let poller = Poller::new()?;
@@ -368,6 +374,7 @@ fn build(
         progressed: Nanos::UNSET,
         jobs: Jobs::new(config),
         answered: Vec::new(),
+        rate_limits,
         dispatcher: Dispatcher::new(
             config,
             router.clone(),

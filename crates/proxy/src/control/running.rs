@@ -15,6 +15,7 @@ use crate::observe::tally::Tally;
 use crate::observe::watchdog::Watchdog;
 use crate::path::event_loop::LoopEnd;
 use crate::path::messages::{AcceptMessage, DrainLimits, LoopMessage, NewestAcceptor};
+use crate::path::rate_limits::Buckets;
 use crate::replication::pending_invalidations::PendingInvalidations;
 use clock::{Clock, Nanos};
 use net::{Address, Post};
@@ -64,6 +65,8 @@ pub struct Running {
     /// By backend.
     pub(crate) pending: Vec<PendingInvalidations>,
     pub(crate) servers: Servers,
+    /// By pool.
+    pub(crate) buckets: Buckets,
     /// Another proxy of this process accepts clients now.
     pub(crate) is_replaced: bool,
 }

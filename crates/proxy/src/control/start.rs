@@ -105,6 +105,7 @@ pub(crate) fn start_after(config: Config, before: Before<'_>, clock: Clock) -> R
         writer: prepared.records.keep(),
         pending: prepared.inheritance.pending,
         servers: prepared.servers,
+        buckets: prepared.buckets,
         is_replaced: false,
     })
 }

@@ -40,13 +40,14 @@ const POOL: &[&str] = &["pool"];
 const QUEUE: &[&str] = &["loop", "queue"];
 
 /// All metrics, in the order of the page.
-pub(crate) const ALL: [&Definition; 82] = [
+pub(crate) const ALL: [&Definition; 84] = [
     &STAGE,
     &REQUESTS,
     &KEYS,
     &HITS,
     &MISSES,
     &CAS_CONFLICTS,
+    &COMMANDS_REFUSED,
     &PARTS_FAILED,
     &RECEIVED_BYTES,
     &REPLIED_BYTES,
@@ -81,6 +82,7 @@ pub(crate) const ALL: [&Definition; 82] = [
     &SHADOWED,
     &WRITES_DEGRADED,
     &WITHHELD_READS,
+    &RATE_LIMITED,
     &BACKEND_UP,
     &BACKEND_DRAINED,
     &BACKEND_EJECTED,
@@ -140,6 +142,11 @@ pub(crate) const MISSES: Definition =
     counter("waystage_misses_total", REQUEST, "Keys that a backend did not find, in the same operations");
 pub(crate) const CAS_CONFLICTS: Definition =
     counter("waystage_cas_conflicts_total", &[], "cas commands that failed because the value had changed");
+pub(crate) const COMMANDS_REFUSED: Definition = counter(
+    "waystage_commands_refused_total",
+    &[],
+    "Requests refused because the listener of the client does not allow their command",
+);
 pub(crate) const PARTS_FAILED: Definition =
     counter("waystage_parts_failed_total", &[], "Multi-gets in which the part of one backend failed");
 pub(crate) const RECEIVED_BYTES: Definition =
@@ -254,6 +261,8 @@ pub(crate) const WITHHELD_READS: Definition = counter(
     POOL,
     "Reads, or parts of multi-gets, not sent because an invalidation of the key is pending at the backend",
 );
+pub(crate) const RATE_LIMITED: Definition =
+    counter("waystage_rate_limited_total", POOL, "Requests refused because the pool had reached its rate limit");
 pub(crate) const BACKEND_EJECTED: Definition = gauge(
     "waystage_backend_ejected",
     BACKEND,

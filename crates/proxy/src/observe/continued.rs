@@ -48,6 +48,7 @@ impl Continued for LoopCounters {
             replies_refused_memory,
             replies_refused_order,
             values_refused_memory,
+            commands_refused,
             parts_failed,
             order_waits,
             records_dropped,
@@ -79,6 +80,7 @@ impl Continued for LoopCounters {
             replies_refused_memory,
             replies_refused_order,
             values_refused_memory,
+            commands_refused,
             parts_failed,
             order_waits,
             records_dropped,
@@ -103,6 +105,7 @@ impl Continued for PoolCounters {
             shadowed,
             writes_degraded,
             withheld_reads,
+            rate_limited,
         } = self;
         vec![
             reads,
@@ -116,6 +119,7 @@ impl Continued for PoolCounters {
             shadowed,
             writes_degraded,
             withheld_reads,
+            rate_limited,
         ]
     }
 }

@@ -52,6 +52,8 @@ pub(crate) struct LoopCounters {
     pub(crate) replies_refused_order: Counter,
     /// Values of clients that were refused because the proxy holds as much as it may.
     pub(crate) values_refused_memory: Counter,
+    /// Requests that were refused because the listener does not allow their command.
+    pub(crate) commands_refused: Counter,
     /// Multi-gets of which a part failed.
     pub(crate) parts_failed: Counter,
     /// How often a request was blocked until earlier requests of its client were answered.
@@ -130,6 +132,8 @@ pub(crate) struct PoolCounters {
     pub(crate) writes_degraded: Counter,
     /// Reads withheld because an invalidation of the key was pending.
     pub(crate) withheld_reads: Counter,
+    /// Requests refused because of the rate limit.
+    pub(crate) rate_limited: Counter,
 }
 
 /// The counters of one queue of one loop.
@@ -315,6 +319,7 @@ impl LoopCounters {
             replies_refused_memory: Counter::default(),
             replies_refused_order: Counter::default(),
             values_refused_memory: Counter::default(),
+            commands_refused: Counter::default(),
             parts_failed: Counter::default(),
             order_waits: Counter::default(),
             records_dropped: Counter::default(),

@@ -105,6 +105,7 @@ impl Snapshot {
             page.samples(definition, counts)?;
         }
         page.sample(&catalogue::CAS_CONFLICTS, self.sum(|loops| &loops.cas_conflicts))?;
+        page.sample(&catalogue::COMMANDS_REFUSED, self.sum(|loops| &loops.commands_refused))?;
         page.sample(&catalogue::PARTS_FAILED, self.sum(|loops| &loops.parts_failed))?;
         page.sample(&catalogue::RECEIVED_BYTES, self.sum(|loops| &loops.received_bytes))?;
         page.sample(&catalogue::REPLIED_BYTES, self.sum(|loops| &loops.replied_bytes))
@@ -161,7 +162,7 @@ impl Snapshot {
             kinds.map(|(kind, field)| (labels::and(labels::pool(name), "kind", kind), sum(index, field)))
         });
         page.samples(&catalogue::POOL_REQUESTS, requests)?;
-        let fields: [(&Definition, Field); 9] = [
+        let fields: [(&Definition, Field); 10] = [
             (&catalogue::FAILOVERS, |pool| &pool.failovers),
             (&catalogue::HEDGES, |pool| &pool.hedges),
             (&catalogue::HEDGES_WON, |pool| &pool.hedges_won),
@@ -171,6 +172,7 @@ impl Snapshot {
             (&catalogue::SHADOWED, |pool| &pool.shadowed),
             (&catalogue::WRITES_DEGRADED, |pool| &pool.writes_degraded),
             (&catalogue::WITHHELD_READS, |pool| &pool.withheld_reads),
+            (&catalogue::RATE_LIMITED, |pool| &pool.rate_limited),
         ];
         for (definition, field) in fields {
             page.samples(definition, each().map(|(index, name)| (labels::pool(name), sum(index, field))))?;

@@ -155,6 +155,7 @@ impl Stats {
             ("waystage_shadowed_requests", of_pools(|pool| &pool.shadowed)),
             ("waystage_degraded_writes", of_pools(|pool| &pool.writes_degraded)),
             ("waystage_withheld_reads", of_pools(|pool| &pool.withheld_reads)),
+            ("waystage_rate_limited", of_pools(|pool| &pool.rate_limited)),
             ("waystage_invalidations_pending", self.invalidations_pending.iter().map(|count| load(count)).sum()),
             ("waystage_invalidations_sent", of_backends(|backend| &backend.invalidations_sent)),
             ("waystage_invalidations_failed", of_backends(|backend| &backend.invalidations_failed)),
@@ -163,6 +164,7 @@ impl Stats {
             ("waystage_refused", failed(Outcome::BackendDown)),
             ("waystage_lost", failed(Outcome::BackendLost)),
             ("waystage_overloaded", failed(Outcome::Overloaded)),
+            ("waystage_commands_refused", sums.of_loops(|counters| counters.commands_refused.get())),
         ];
         append(out, &lines);
     }
@@ -206,7 +208,7 @@ impl Stats {
 
 /// The reply to `stats settings`: memcached's names for settings that it has too, then our own. No value contains a space.
 pub(crate) fn settings(config: &Config) -> Vec<(&'static str, String)> {
-    let listen = config.listeners().next().map_or("", |(address, _)| address);
+    let listen = config.listeners().next().map_or("", |(listener, _)| &listener.address);
     let (host, port) = listen.rsplit_once(':').unwrap_or((listen, "0"));
     let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
     let without_spaces = |text: &str| text.replace(char::is_whitespace, "_");

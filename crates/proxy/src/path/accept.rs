@@ -4,8 +4,8 @@
 use crate::config::ClientLimits;
 use crate::observe::counters::AcceptCounters;
 use crate::path::addresses::Addresses;
+use crate::path::listeners::{Listener, Listeners};
 use crate::path::messages::{AcceptMessage, ClientOrigin, LoopMessage, Moving};
-use crate::path::pool_listeners::{PoolListener, PoolListeners};
 use net::{ClientAddress, Connection, Listening, Mailbox, Network, Poller, Post, Ready, Refused, Token};
 use std::collections::VecDeque;
 use std::io;
@@ -33,7 +33,7 @@ pub(crate) struct Acceptor {
     pub(crate) clients_open: Arc<AtomicUsize>,
     pub(crate) clients_max: usize,
     pub(crate) limits: ClientLimits,
-    pub(crate) pools: PoolListeners,
+    pub(crate) configured: Listeners,
     pub(crate) relays: Relays,
     pub(crate) addresses: Addresses,
     pub(crate) counters: Arc<AcceptCounters>,
@@ -120,10 +120,12 @@ impl Acceptor {
                     }
                     AcceptMessage::Adopt(client) => {
                         let Moving { connection, listener, address, admission } = *client;
-                        let pool = listener.as_deref().and_then(|address| self.pools.named(address));
-                        let is_known = pool.is_some() || listener.is_none();
-                        let origin = if is_known { ClientOrigin::Moved(admission) } else { ClientOrigin::Leaving };
-                        self.hand_over(connection, address, number, pool, origin);
+                        // The commands that a client may use do not matter when it leaves: it sends no more requests.
+                        let (listener, origin) = match self.configured.adopt(&listener) {
+                            Some(listener) => (listener, ClientOrigin::Moved(admission)),
+                            None => (self.configured.at(usize::MAX), ClientOrigin::Leaving),
+                        };
+                        self.hand_over(connection, address, number, listener, origin);
                         number = number.wrapping_add(1);
                     }
                     AcceptMessage::Lend(sender) => {
@@ -169,7 +171,7 @@ impl Acceptor {
                         self.counters.refused_address.add(1);
                     } else {
                         let origin = if is_relayed { ClientOrigin::Relayed } else { ClientOrigin::New };
-                        self.hand_over(connection, ClientAddress::OfPeer, *number, self.pools.at(index), origin);
+                        self.hand_over(connection, ClientAddress::OfPeer, *number, self.configured.at(index), origin);
                         *number = number.wrapping_add(1);
                     }
                 }
@@ -192,7 +194,7 @@ impl Acceptor {
         connection: Connection,
         address: ClientAddress,
         number: u32,
-        pool: Option<PoolListener>,
+        listener: Listener,
         origin: ClientOrigin,
     ) {
         let index = number as usize % self.loops.len();
@@ -205,7 +207,8 @@ impl Acceptor {
         let permit = counted.map(|address| self.addresses.enter(address.ip()));
         self.clients_open.fetch_add(1, Ordering::Relaxed);
         let connection = Box::new(connection);
-        self.loops[index].waiting.push_back(LoopMessage::Client { connection, number, address, permit, pool, origin });
+        let message = LoopMessage::Client { connection, number, address, permit, listener, origin };
+        self.loops[index].waiting.push_back(message);
         self.give(index);
     }
 

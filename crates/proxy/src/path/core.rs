@@ -11,9 +11,10 @@ use crate::path::jobs::{AnsweredJobs, Jobs, Time};
 use crate::path::join::join;
 use crate::path::journal::Journal;
 use crate::path::leg_request::own_limits;
+use crate::path::listeners::Listeners;
 use crate::path::meta::{finish_reply, prepare};
 use crate::path::order::Overlap;
-use crate::path::pool_listeners::PoolListeners;
+use crate::path::rate_limits::RateLimits;
 use crate::replication::keeps_order;
 use clock::{Clock, Nanos, Stage, StageClock};
 use records::{Outcome, is_sampled};
@@ -38,7 +39,7 @@ pub(crate) struct SessionSettings {
     pub(crate) is_moving: bool,
     pub(crate) client_buffer_bytes: u64,
     pub(crate) limits: ClientLimits,
-    pub(crate) pool_listeners: PoolListeners,
+    pub(crate) listeners: Listeners,
     pub(crate) wire: Limits,
     /// The users whose clients are served; none if clients need not authenticate.
     pub(crate) users: Option<Arc<Users>>,
@@ -55,6 +56,8 @@ pub(crate) struct Core {
     pub(crate) progressed: Nanos,
     pub(crate) jobs: Jobs,
     pub(crate) answered: Vec<JobId>,
+    /// The rate limits of pools, if any has one.
+    pub(crate) rate_limits: Option<RateLimits>,
     pub(crate) dispatcher: Dispatcher,
     pub(crate) journal: Journal,
     pub(crate) stats: Stats,
@@ -101,7 +104,7 @@ impl SessionSettings {
             is_moving: false,
             client_buffer_bytes: config.client_buffer_bytes,
             limits: config.client_limits.clone(),
-            pool_listeners: PoolListeners::new(config),
+            listeners: Listeners::new(config),
             wire: Limits { value_bytes: config.value_bytes, ..Limits::default() },
             users: None,
         }
@@ -119,7 +122,7 @@ impl Core {
             Request::Version | Request::Verbosity { .. } | Request::Stats { .. } | Request::Noop | Request::Quit => {
                 self.answer_locally(id, request);
             }
-            _ => self.dispatch(id, request),
+            _ => self.send(id, request),
         }
         id
     }
@@ -160,8 +163,22 @@ impl Core {
         id
     }
 
-    /// Sends a job to its backends.
-    pub(crate) fn dispatch(&mut self, id: JobId, request: &Request<'_>) {
+    /// Sends a job to its backends, unless the rate limit of a pool refuses it.
+    pub(crate) fn send(&mut self, id: JobId, request: &Request<'_>) {
+        let Core { rate_limits, jobs, turn, .. } = self;
+        if let Some(limits) = rate_limits {
+            let job = jobs.get(id);
+            if let Some(refusal) = limits.refusal(request, job.pool, *turn) {
+                (job.outcome, job.is_done) = (Outcome::Overloaded, true);
+                job.reply.extend_from_slice(refusal);
+                return;
+            }
+        }
+        self.dispatch(id, request);
+    }
+
+    /// Sends a job to its backends. A read that is sent again was admitted before.
+    fn dispatch(&mut self, id: JobId, request: &Request<'_>) {
         let (dispatcher, mut answered, time) = self.parts();
         dispatcher.dispatch(id, request, &mut answered, time);
         self.journal.note_keys(request, self.jobs.get(id));

@@ -15,8 +15,8 @@ use crate::path::addresses::{Addresses, Permit};
 use crate::path::core::{Core, reuse};
 use crate::path::event_loop::openings::Openings;
 use crate::path::job::{JobId, SessionRef};
+use crate::path::listeners::Listener;
 use crate::path::messages::{AcceptMessage, ClientOrigin, DrainLimits, LoopMessage, Moving, NewestAcceptor};
-use crate::path::pool_listeners::PoolListener;
 use crate::path::session::{Gone, Progress, Session};
 use clock::Nanos;
 use net::{Buffers, ClientAddress, Connection, Mailbox, Poller, Ready, Refused, Token};
@@ -266,11 +266,11 @@ impl EventLoop {
     fn handle_messages(&mut self) {
         while let Some(message) = self.mailbox.take() {
             match message {
-                LoopMessage::Client { connection, number, address, permit, pool, origin } => {
+                LoopMessage::Client { connection, number, address, permit, listener, origin } => {
                     // A client that moves was counted when it was accepted.
                     let is_new = matches!(origin, ClientOrigin::New | ClientOrigin::Relayed);
                     self.core.journal.counters.clients_accepted.add(u64::from(is_new));
-                    self.add_client(*connection, (number, pool), (address, permit), origin);
+                    self.add_client(*connection, (number, listener), (address, permit), origin);
                 }
                 LoopMessage::BackendMoved { backend, endpoint } => {
                     let (dispatcher, mut answered, time) = self.core.parts();
@@ -296,7 +296,7 @@ impl EventLoop {
     fn add_client(
         &mut self,
         mut connection: Connection,
-        (number, pool): (u32, Option<PoolListener>),
+        (number, listener): (u32, Listener),
         (address, permit): (ClientAddress, Option<Permit>),
         origin: ClientOrigin,
     ) {
@@ -305,7 +305,7 @@ impl EventLoop {
         let is_logged = self.core.journal.logs_slow_requests();
         let logged = connection.client_address(address).filter(|_| is_logged).map(|address| address.ip());
         if self.poller.add(&mut connection, Token(FIRST_SESSION + slot)).is_ok() {
-            let name = (slot as u32, number, pool);
+            let name = (slot as u32, number, listener);
             let mut session = Session::new(connection, name, (address, permit), self.core.turn);
             self.openings.begin(&mut session, origin, &self.core);
             session.begin_paused();
@@ -470,8 +470,8 @@ impl EventLoop {
     fn hand_to_successor(&mut self, slot: usize) {
         let session = self.sessions.remove(slot);
         self.core.jobs.clients.close(session.reference());
-        let (number, pool) = (session.number(), session.pool());
-        let listener = pool.map(|pool| self.core.settings.pool_listeners.address(pool));
+        let number = session.number();
+        let listener = self.core.settings.listeners.leave(session.listener());
         let (address, admission) = (session.reported_address(), session.admission());
         let mut connection = session.into_connection();
         match self.poller.remove(&mut connection) {
@@ -505,10 +505,10 @@ impl EventLoop {
         self.core.settings.is_moving = false;
         self.core.jobs.clients.notes_idle = false;
         for (number, message) in std::mem::take(&mut self.moving) {
-            if let AcceptMessage::Adopt(client) = message {
-                let Moving { connection, listener, address, admission } = *client;
-                let pool = listener.and_then(|address| self.core.settings.pool_listeners.named(&address));
-                self.add_client(connection, (number, pool), (address, None), ClientOrigin::Moved(admission));
+            let AcceptMessage::Adopt(client) = message else { continue };
+            let Moving { connection, listener, address, admission } = *client;
+            if let Some(listener) = self.core.settings.listeners.adopt(&listener) {
+                self.add_client(connection, (number, listener), (address, None), ClientOrigin::Moved(admission));
             }
         }
     }

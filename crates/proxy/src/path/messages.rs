@@ -2,7 +2,7 @@
 
 use crate::observe::histograms::HistogramRequest;
 use crate::path::addresses::Permit;
-use crate::path::pool_listeners::PoolListener;
+use crate::path::listeners::{FormerListener, Listener};
 use clock::Nanos;
 use net::{ClientAddress, Connection, Endpoint, Inherited, Post, Refused};
 use std::io;
@@ -28,8 +28,8 @@ pub(crate) enum AcceptMessage {
 #[derive(Debug)]
 pub(crate) struct Moving {
     pub(crate) connection: Connection,
-    /// The address where it connected, if that is the listener of a pool.
-    pub(crate) listener: Option<Arc<str>>,
+    /// Where it has connected.
+    pub(crate) listener: FormerListener,
     pub(crate) address: ClientAddress,
     pub(crate) admission: Admission,
 }
@@ -63,13 +63,13 @@ pub(crate) enum ClientOrigin {
 /// A message to an event loop.
 #[derive(Debug)]
 pub(crate) enum LoopMessage {
-    /// Serve this client. `pool` is the pool on whose listener it connected, if it was the listener of a pool.
+    /// Serve this client.
     Client {
         connection: Box<Connection>,
         number: u32,
         address: ClientAddress,
         permit: Option<Permit>,
-        pool: Option<PoolListener>,
+        listener: Listener,
         origin: ClientOrigin,
     },
     /// The name of a backend resolves to another address.

@@ -3,6 +3,7 @@
 //!
 //! While a client does not read its replies, or has too many requests in flight, the proxy does not read from it.
 
+mod allowed;
 mod enter;
 mod lines;
 mod open_line;
@@ -20,9 +21,9 @@ use crate::path::addresses::Permit;
 use crate::path::core::{Arrival, Core};
 use crate::path::job::{Job, JobId, SessionRef};
 use crate::path::leg_request::is_read;
+use crate::path::listeners::Listener;
 use crate::path::messages::Admission;
 use crate::path::order::Access;
-use crate::path::pool_listeners::PoolListener;
 use crate::path::session::open_line::{FIRST_KEY_BYTES, FIRST_KEYS_MAX, may_change_values};
 use crate::path::session::queue::JobQueue;
 use crate::path::session::rare::Rare;
@@ -42,8 +43,9 @@ pub(crate) struct Session {
     connection: Connection,
     slot: u32,
     number: u32,
-    pool: Option<PoolListener>,
+    listener: Listener,
     port: u16,
+    /// Before the first request, it is 0: the first byte shows the protocol.
     next_sequence: u32,
     admission: Admission,
     queue: JobQueue,
@@ -105,10 +107,10 @@ pub(crate) enum Progress {
 pub(crate) struct Gone;
 
 impl Session {
-    /// A session for a connection that was just accepted, with its slot, its number and the pool on whose listener it was accepted.
+    /// A session for a connection that was just accepted, with its slot, its number and its listener.
     pub(crate) fn new(
         connection: Connection,
-        (slot, number, pool): (u32, u32, Option<PoolListener>),
+        (slot, number, listener): (u32, u32, Listener),
         (address, permit): (ClientAddress, Option<Permit>),
         now: Nanos,
     ) -> Session {
@@ -117,7 +119,7 @@ impl Session {
             connection,
             slot,
             number,
-            pool,
+            listener,
             port,
             next_sequence: 0,
             admission: Admission::New,
@@ -147,9 +149,9 @@ impl Session {
         self.number
     }
 
-    /// The pool on whose listener the client has connected.
-    pub(crate) fn pool(&self) -> Option<PoolListener> {
-        self.pool
+    /// The listener on which the client has connected.
+    pub(crate) fn listener(&self) -> Listener {
+        self.listener
     }
 
     /// The name by which jobs refer to this session.
@@ -352,10 +354,15 @@ impl Session {
             ParsedRequest::Incomplete if unread.len() < command_bytes => Taken::Incomplete,
             ParsedRequest::Incomplete => self.take_incomplete(unread, core),
             ParsedRequest::Request { request, consumed } => {
+                if self.listener.commands.are_limited()
+                    && let Some(taken) = self.refuse_command(&request, consumed, core)
+                {
+                    return taken;
+                }
                 if let Request::Get { verb, keys, .. } = &request
                     && keys.are_more_than(1)
                     && keys.are_more_than(self.keys_with_room(*verb, core))
-                    && let Some(taken) = self.open_line(unread)
+                    && let Some(taken) = self.open_line(unread, core)
                 {
                     return taken;
                 }
@@ -376,7 +383,12 @@ impl Session {
                 // The keys before an invalid one may have been sent if the line had arrived in pieces. It makes no difference.
                 if error == RequestError::BadKey
                     && consumed > command_bytes
-                    && let Some(taken) = self.open_line(unread)
+                    && let Some(taken) = self.open_line(unread, core)
+                {
+                    return taken;
+                }
+                if self.listener.commands.are_limited()
+                    && let Some(taken) = self.refuse_value(&error, &unread[..consumed], swallow, core)
                 {
                     return taken;
                 }
@@ -384,7 +396,7 @@ impl Session {
             }
             ParsedRequest::Close { error } => {
                 if error == Some(RequestError::LineTooLong)
-                    && let Some(taken) = self.open_line(unread)
+                    && let Some(taken) = self.open_line(unread, core)
                 {
                     return taken;
                 }
@@ -400,7 +412,12 @@ impl Session {
     /// Takes the first part of a request that has not arrived completely, if it needs no more: of a line of keys, or of a value
     /// that cannot be held.
     fn take_incomplete(&mut self, unread: &[u8], core: &mut Core) -> Taken {
-        if let Some(taken) = self.open_line(unread) {
+        if let Some(taken) = self.open_line(unread, core) {
+            return taken;
+        }
+        if self.listener.commands.are_limited()
+            && let Some(taken) = self.refuse_arriving(unread, core)
+        {
             return taken;
         }
         self.refuse_large_value(unread, core)
@@ -472,7 +489,7 @@ impl Session {
 
     fn arrival_of(&self, sequence: u32, verb: Verb, is_quiet: bool, request_bytes: usize) -> Arrival {
         let (session, port, received) = (self.reference(), self.port, self.received);
-        let (pool, is_bulk, is_part) = (self.pool.map(|listener| listener.pool), false, false);
+        let (pool, is_bulk, is_part) = (self.listener.pool(), false, false);
         Arrival { session, pool, port, sequence, received, verb, is_quiet, is_bulk, is_part, request_bytes }
     }
 }

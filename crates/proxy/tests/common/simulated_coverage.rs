@@ -30,14 +30,17 @@ const NAMED: [(&str, &[&str]); 12] = [
     ("pools.failover", Failover::NAMES),
 ];
 /// Tables and lists, whose keys are listed one by one.
-const TABLES: [&str; 8] = [
+const TABLES: [&str; 11] = [
+    "listen",
     "tls-certificates",
     "pools",
     "routes",
+    "pools.listen",
     "pools.hedge",
     "pools.failover-pool",
     "pools.warm-up",
     "pools.shadow",
+    "pools.rate-limit",
     "pools.timeouts",
 ];
 /// The number of requests of each client that are looked at.
@@ -148,6 +151,7 @@ pub(crate) fn drawn_events(scenarios: &[Scenario]) -> BTreeSet<&'static str> {
             ("ms of a value that has expired", has(&|ask| matches!(ask, Ask::MetaSet { expiry_s: ..0, .. }))),
             ("ma that decrements", has(&|ask| matches!(ask, Ask::MetaReadCount))),
             ("ma that creates the value", has(&|ask| matches!(ask, Ask::MetaCreate { .. }))),
+            ("a command that the listener does not allow", has(&|ask| scenario.shape.denies(ask))),
             ("large values", clients().any(|plan| plan.has_large)),
             ("a value that the proxy refuses", has(&|ask| matches!(ask, Ask::SetTooLarge { .. }))),
             (

@@ -81,6 +81,9 @@ impl Judge {
 
     /// Reads the reply to a request; none if it is incomplete. Returns its length, and whether it is a failure.
     pub(crate) fn check(&mut self, request: &SentRequest, bytes: &[u8]) -> Result<Option<(usize, bool)>, String> {
+        if self.promises.denied.is_some() && request.ask.group() == self.promises.denied {
+            return check_refusal(bytes);
+        }
         match &request.ask {
             Ask::Set { key, version, is_noreply: true } => {
                 self.wrote(key, request, Some(*version), false);
@@ -110,9 +113,13 @@ impl Judge {
             self.wrote(key, request, None, false);
             return Ok(Some((consumed, false)));
         }
-        if let Reply::ServerError(_) = reply {
+        if let Reply::ServerError(text) = reply {
             if matches!(request.ask, Ask::Noop | Ask::Version | Ask::Verbosity | Ask::Bogus | Ask::LongKey) {
                 return Err("a backend error for a request that needs no backend".into());
+            }
+            if text.ends_with(b" has reached its rate limit") {
+                // Nothing was sent to any server.
+                return Ok(Some((consumed, true)));
             }
             self.failed(request);
             return Ok(Some((consumed, true)));
@@ -460,6 +467,19 @@ impl Judge {
         };
         let known = || format!("a reply is missing; known: {:?}", self.known(&request.ask));
         is_right.then_some(()).ok_or_else(known)
+    }
+}
+
+/// Reads the reply to a request that the listener does not allow. It has no effect.
+fn check_refusal(bytes: &[u8]) -> Result<Option<(usize, bool)>, String> {
+    match parse_reply(bytes, &Limits::default()) {
+        ParsedReply::Incomplete => Ok(None),
+        ParsedReply::Reply { reply: Reply::ClientError(text), consumed }
+            if text.ends_with(b" is not allowed on this listener") =>
+        {
+            Ok(Some((consumed, false)))
+        }
+        _ => Err("a reply to a request that the listener does not allow".into()),
     }
 }
 

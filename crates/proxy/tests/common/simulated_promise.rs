@@ -2,6 +2,7 @@
 //! the policies of a scenario. Knows no bytes and no connections; `simulated_judge` reads replies and calls this.
 
 use clock::Nanos;
+use proxy::CommandGroup;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,6 +15,8 @@ pub(crate) struct Promises {
     pub(crate) routes: Vec<(&'static str, usize)>,
     /// A part of a multi-get that fails looks like misses.
     pub(crate) parts_may_miss: bool,
+    /// The listener does not allow these commands.
+    pub(crate) denied: Option<CommandGroup>,
     pub(crate) board: Arc<Board>,
 }
 

@@ -2,6 +2,7 @@
 
 use super::random::Random;
 use super::simulated_client::Plan;
+use proxy::CommandGroup;
 use wire::Verb;
 
 /// One request. The key's name contains its writer: only client 3 writes `c3k1`, and all clients write `all1`.
@@ -269,6 +270,18 @@ impl Ask {
                 | Ask::MetaSet { is_quiet: true, .. }
                 | Ask::MetaDelete { is_quiet: true, .. }
         )
+    }
+
+    /// The group of commands that it needs besides those of reads and writes, which every listener of the simulation allows.
+    pub(crate) fn group(&self) -> Option<CommandGroup> {
+        Some(match self {
+            Ask::Touch { .. } | Ask::Get { verb: Verb::Gat | Verb::Gats, .. } => CommandGroup::Touch,
+            Ask::MetaGet { touches: true, .. } => CommandGroup::Touch,
+            Ask::Delete { .. } | Ask::MetaDelete { .. } => CommandGroup::Delete,
+            Ask::FlushAll => CommandGroup::Flush,
+            Ask::Stats => CommandGroup::Stats,
+            _ => return None,
+        })
     }
 
     /// The opaque of a meta request, whose replies differ from those of its text form.

@@ -6,10 +6,10 @@ use super::simulated_backend::{Faults, SimulatedBackend};
 use super::simulated_client::{Disconnect, Plan};
 use super::simulated_opening::Opening;
 use super::simulated_promise::{Board, Promise, Promises};
-use super::simulated_requests::{own_keys, shared_keys, value};
+use super::simulated_requests::{Ask, own_keys, shared_keys, value};
 use super::simulated_settings::{Setting, draw_distribution};
 use super::simulated_store::Store;
-use proxy::{Distribution, Hash, ServerConfig, Writes};
+use proxy::{CommandGroup, Distribution, Hash, ServerConfig, Writes};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,6 +40,8 @@ pub(crate) struct Shape {
     pub(crate) has_large: bool,
     pub(crate) value_max: u64,
     pub(crate) may_flush: bool,
+    /// The listener does not allow these commands.
+    pub(crate) denied: Option<CommandGroup>,
     /// After this time the proxy closes clients on which nothing happens. Then two clients hang.
     pub(crate) client_timeout: Option<Duration>,
     pub(crate) opening: Opening,
@@ -91,7 +93,18 @@ impl Shape {
             &[("c0", Part::Routed)],
             &[("c", Part::Routed), ("c1", Part::Main)],
         ]);
+        // Its own numbers, so that it changes nothing else of a scenario.
+        let denied = Random(!random.0).choose(&[
+            None,
+            None,
+            None,
+            Some(CommandGroup::Touch),
+            Some(CommandGroup::Delete),
+            Some(CommandGroup::Flush),
+            Some(CommandGroup::Stats),
+        ]);
         Shape {
+            denied,
             timeout: Duration::from_millis(30 + random.next() % 40),
             has_all: random.one_in(3),
             has_names: random.one_in(2),
@@ -105,6 +118,11 @@ impl Shape {
             shadow_reads: random.one_in(2),
             routes: routes.to_vec(),
         }
+    }
+
+    /// Whether the listener refuses this request.
+    pub(crate) fn denies(&self, ask: &Ask) -> bool {
+        self.denied.is_some() && ask.group() == self.denied
     }
 }
 
@@ -191,6 +209,7 @@ impl Scenario {
             pools: (0..self.pools.len()).map(|place| self.promise(place)).collect(),
             routes: self.shape.routes.iter().filter_map(|&(prefix, part)| Some((prefix, place_of(part)?))).collect(),
             parts_may_miss: self.settings().any(Setting::parts_may_miss),
+            denied: self.shape.denied,
             board: Arc::new(Board::default()),
         }
     }

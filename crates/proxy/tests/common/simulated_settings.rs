@@ -5,9 +5,9 @@ use super::random::Random;
 use super::simulated_opening::Opening;
 use super::simulated_scenario::{EXPIRY_S, Part, PoolPlan, Shape};
 use proxy::{
-    Config, DispatchConfig, Distribution, Failover, FailoverPool, Hash, Hedge, LogFormat, LogLevel, LoggedKeys, Lookup,
-    MultiGet, PartFailure, PoolFile, ProxyFile, Reads, RouteConfig, ServerConfig, Shadow, Stamps, Timeouts, WarmUp,
-    Writes,
+    CommandGroup, Config, DispatchConfig, Distribution, Failover, FailoverPool, Hash, Hedge, ListenerConfig, LogFormat,
+    LogLevel, LoggedKeys, Lookup, MultiGet, PartFailure, PoolFile, ProxyFile, RateLimit, Reads, RouteConfig,
+    ServerConfig, Shadow, Stamps, Timeouts, WarmUp, Writes,
 };
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -35,7 +35,7 @@ impl Setting {
         let source_host = if shape.has_names && random.one_in(2) { "localhost" } else { host };
         let loops = 1 + random.below(2);
         let mut file = limits(shape, random);
-        file.listen = Some(vec!["127.0.0.1:0".into()]);
+        file.listen = Some(vec![listener(shape.denied, is_second)]);
         file.metrics = Some("127.0.0.1:0".into());
         file.loops = Some(loops);
         dispatch(&mut file, is_shared, loops, shape.has_all, random);
@@ -141,6 +141,25 @@ fn limits(shape: &Shape, random: &mut Random) -> ProxyFile {
     }
 }
 
+/// The only listener. One and the same set of commands can be written in two ways.
+fn listener(denied: Option<CommandGroup>, is_second: bool) -> ListenerConfig {
+    let usual = ListenerConfig::new("127.0.0.1:0");
+    let Some(denied) = denied else { return usual };
+    if !is_second {
+        return ListenerConfig { deny: Some(vec![denied]), ..usual };
+    }
+    let others = CommandGroup::ALL.into_iter().filter(|&group| group != denied);
+    ListenerConfig { allow: Some(others.collect()), ..usual }
+}
+
+/// So that some requests are refused, but not most of them.
+const RATE_LIMITS: [Option<RateLimit>; 4] = [
+    None,
+    None,
+    Some(RateLimit { per_second: 3000, burst: Some(150) }),
+    Some(RateLimit { per_second: 1000, burst: None }),
+];
+
 /// Half of the proxies that stamp every request log slow ones, some of them all.
 fn log(file: &mut ProxyFile, random: &mut Random) {
     file.log_level = Some(random.choose(&[LogLevel::Info, LogLevel::Warn, LogLevel::Error, LogLevel::Off]));
@@ -219,6 +238,8 @@ fn pool(
     if !plan.part.has_keys() && plan.part != Part::Near {
         return pool;
     }
+    // Its own numbers, so that it changes nothing else of a scenario.
+    pool.rate_limit = Random(!random.0).choose(&RATE_LIMITS);
     let has = |part| pools.iter().any(|pool| pool.part == part);
     pool.read_pool = (plan.part == Part::Main && has(Part::Near)).then(|| name(Part::Near));
     // The configuration refuses settings of reads that go to another pool.

@@ -293,7 +293,7 @@ fn a_successor_that_fails_to_start_changes_nothing() {
     assert!(failed(config.clone()).contains("is not an address"));
     // It has received the sockets, but cannot use an address.
     let other = TcpListener::bind("127.0.0.1:0").unwrap();
-    config.listen = vec![other.local_addr().unwrap().to_string()];
+    config.listen = vec![other.local_addr().unwrap().to_string().into()];
     assert!(failed(config.clone()).starts_with("cannot listen on"));
     Client::connect(address).ask("get k\r\n", "END\r\n");
     // A successor that does start can still take over.
@@ -356,7 +356,7 @@ fn a_passed_socket_belongs_to_the_pool_with_its_address() {
     config.loops = 1;
     config.transport.control = Some(place.control());
     let pool = proxy::PoolConfig::new("own", &[own.address().to_string()]);
-    config.pools.push(proxy::PoolConfig { listen: vec![pool_address.to_string()], ..pool });
+    config.pools.push(proxy::PoolConfig { listen: vec![pool_address.to_string().into()], ..pool });
     // In the order of the service manager, not in that of the configuration.
     let activated = vec![inherited("first", passed.into()), inherited("second", of_pool.into())];
     let running = proxy::start_with(

@@ -41,7 +41,7 @@ pub(crate) fn expect(stream: &mut impl Read, expected: impl AsRef<[u8]>) {
 /// A proxy at these addresses, in front of these servers.
 pub(crate) fn proxy(listen: &[String], servers: &[String], change: impl FnOnce(&mut Config)) -> Running {
     let mut config = Config::new("", servers);
-    config.listen = listen.to_vec();
+    config.listen = listen.iter().map(|address| address.as_str().into()).collect();
     config.loops = 2;
     change(&mut config);
     start(config, Clock::monotonic()).expect("the proxy starts")

@@ -80,7 +80,7 @@ fn the_file_of_an_address_that_a_reload_drops_is_removed() {
     let text = |name: &str| format!("unix:{}", path(name).display());
     let config = |listen: &[&str]| {
         let mut config = proxy::Config::new(&text(listen[0]), &[server.address().to_string()]);
-        config.listen = listen.iter().map(|name| text(name)).collect();
+        config.listen = listen.iter().map(|name| text(name).into()).collect();
         config.loops = 1;
         config
     };

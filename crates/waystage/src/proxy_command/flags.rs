@@ -204,7 +204,8 @@ impl ProxyFlags {
         let pool = PoolFile { timeouts: self.backend_timeout.map(Timeouts::all), ..PoolFile::default() };
         let size = |bytes: Option<usize>| bytes.map(|bytes| bytes as u64);
         ProxyFile {
-            listen: Some(self.listen.clone()).filter(|listen| !listen.is_empty()),
+            listen: Some(self.listen.iter().map(|address| address.as_str().into()).collect::<Vec<_>>())
+                .filter(|listen| !listen.is_empty()),
             loops: self.loops,
             dispatch: self.dispatch.map(|dispatch| match dispatch {
                 DispatchArgument::Pipelined => DispatchConfig::Pipelined,

@@ -1,18 +1,23 @@
 //! The output of `waystage proxy --check` for a valid configuration.
 
 use crate::proxy_command::{discipline_text, policies};
-use proxy::{Config, Distribution, Hash, PoolConfig, Timeouts};
+use proxy::{Commands, Config, Distribution, Hash, ListenerConfig, PoolConfig, Timeouts};
 use quantity::duration_text;
 
 /// The addresses, the pools with their policies, and the routes, one per line.
 pub(crate) fn summary(config: &Config) -> String {
     let pool_name = |index: usize| config.pools[index].name.as_str();
     let mut lines = Vec::new();
-    if !config.listen.is_empty() {
-        lines.push(format!("listen   {}", config.listen.join(" and ")));
+    let (open, limited): (Vec<_>, Vec<_>) = config.listen.iter().partition(|own| own.commands() == Commands::ALL);
+    if !open.is_empty() {
+        let addresses: Vec<&str> = open.iter().map(|listener| listener.address.as_str()).collect();
+        lines.push(format!("listen   {}", addresses.join(" and ")));
     }
-    let of_pools = config.listeners().filter_map(|(address, pool)| Some((address, pool?)));
-    lines.extend(of_pools.map(|(address, pool)| format!("listen   {address} for pool {}", pool_name(pool))));
+    lines.extend(limited.iter().map(|listener| format!("listen   {}{}", listener.address, allowed(listener))));
+    let of_pools = config.listeners().filter_map(|(listener, pool)| Some((listener, pool?)));
+    lines.extend(of_pools.map(|(listener, pool)| {
+        format!("listen   {} for pool {}{}", listener.address, pool_name(pool), allowed(listener))
+    }));
     let header = &config.transport.proxy_protocol;
     if !header.listeners.is_empty() {
         let networks: Vec<String> = header.from.iter().map(ToString::to_string).collect();
@@ -48,6 +53,15 @@ pub(crate) fn summary(config: &Config) -> String {
     let all = if config.routes.is_empty() { "all keys" } else { "all other keys" };
     lines.push(format!("route    {all} to pool {}", config.pools.first().map_or("", |pool| &pool.name)));
     lines.join("\n")
+}
+
+/// The commands of a listener that does not allow all of them.
+fn allowed(listener: &ListenerConfig) -> String {
+    let names: Vec<&str> = listener.commands().names().collect();
+    match listener.commands() {
+        Commands::ALL => String::new(),
+        _ => format!(", allows {}", names.join(" ")),
+    }
 }
 
 fn text(pool: &PoolConfig) -> String {
@@ -100,6 +114,9 @@ fn details(config: &Config, index: usize) -> Vec<(&'static str, String)> {
     }
     if let Some(user) = &pool.server_auth_file {
         details.push(("login", format!("the proxy authenticates with the user of {}", user.display())));
+    }
+    if let Some(limit) = pool.rate_limit {
+        details.push(("limit", format!("{} keys per second, {} at once", limit.per_second, limit.burst())));
     }
     if !pool.flush {
         details.push(("flush", "flush_all is not sent to this pool".into()));

@@ -198,6 +198,14 @@ fn kinds(config: &Config) -> Vec<Kind> {
             sources.sum(|loops| &loops.values_refused_memory)
         }),
         warn(
+            "command_refused",
+            "requests were refused, because their listener does not allow the command",
+            |sources| sources.sum(|loops| &loops.commands_refused),
+        ),
+        warn("rate_limited", "requests were refused, because their pool had reached its rate-limit", |sources| {
+            sources.loops.iter().map(|counters| counters.of_pools(|pool| &pool.rate_limited)).sum()
+        }),
+        warn(
             "overloaded",
             "requests to backends failed, because backend-window or backend-buffer was full, or the reply exceeded reply-max",
             |sources| sources.of_backends(|backend| backend.errors[Outcome::Overloaded as usize].get()),

@@ -1,6 +1,7 @@
 //! Lines of many keys. The session sends them on in parts, each a job, so that neither the line nor its reply must be held as a
 //! whole. The replies follow each other without END; the last part ends with it. An error takes the place of END.
 
+use crate::path::command_groups::groups_of_verb;
 use crate::path::core::{Arrival, Core};
 use crate::path::job::JobId;
 use crate::path::order::Access;
@@ -9,15 +10,21 @@ use crate::path::session::{Session, Taken};
 use records::Outcome;
 use wire::{KeyPart, Request, RequestError, Verb, parse_key_line, parse_keys};
 
-/// The most bytes of a line that are dropped after an invalid key. Then the connection is closed.
+/// The most bytes of a line that are dropped after it was refused. Then the connection is closed.
 const DROPPED_BYTES_MAX: usize = 8 << 20;
 
 impl Session {
     /// Begins a line of keys that is taken in parts. Returns nothing if it is another line.
-    pub(super) fn open_line(&mut self, unread: &[u8]) -> Option<Taken> {
+    pub(super) fn open_line(&mut self, unread: &[u8], core: &mut Core) -> Option<Taken> {
         let line = parse_key_line(unread)?;
         let (verb, exptime, sequence) = (line.verb, line.exptime, self.take_sequence());
-        self.rare.set_line(Some(OpenLine { verb, exptime, sequence, has_keys: false, rest: Rest::Taken }));
+        let is_allowed = self.listener.commands.contain(groups_of_verb(verb));
+        if !is_allowed {
+            let arrival = self.arrival_of(sequence, verb, false, line.start);
+            self.answer_refused(arrival, false, core);
+        }
+        let rest = if is_allowed { Rest::Taken } else { Rest::Dropped(line.start) };
+        self.rare.set_line(Some(OpenLine { verb, exptime, sequence, has_keys: false, rest }));
         Some(Taken::Bytes(line.start))
     }
 
@@ -45,7 +52,12 @@ impl Session {
                         return self.block(access, core);
                     }
                     let id = self.submit_part(line.sequence, &request, access, (consumed, is_last), core);
-                    core.jobs.get(id).is_in_line = line.has_keys || !is_last;
+                    let job = core.jobs.get(id);
+                    job.is_in_line = line.has_keys || !is_last;
+                    // A rate limit has refused it: the rest of the line must not be sent.
+                    if job.is_done && job.outcome != Outcome::Answered {
+                        line.rest = Rest::Failed;
+                    }
                 }
                 line.has_keys = true;
                 self.rare.set_line((!is_last).then_some(line));

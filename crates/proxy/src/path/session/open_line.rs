@@ -23,7 +23,7 @@ pub(super) struct OpenLine {
 pub(super) enum Rest {
     /// Its keys are requested.
     Taken,
-    /// It is dropped, because of an invalid key. So many bytes of it were.
+    /// It is dropped, because of an invalid key, or because the listener does not allow the command. So many bytes of it were.
     Dropped(usize),
     /// It is dropped, because an earlier part has failed. The line has had no last part yet.
     Failed,

@@ -92,6 +92,10 @@ impl Session {
     pub(super) fn learn_from(&mut self, id: JobId, core: &mut Core) {
         let is_unknown = self.is_unknown(core);
         let job = core.jobs.get(id);
+        if job.legs().is_empty() {
+            // The proxy has answered it itself.
+            return;
+        }
         if is_read(job.verb) && !job.is_quiet {
             let bytes = match job.outcome {
                 // A reply beyond `reply-max` was discarded. The next one may be as large.

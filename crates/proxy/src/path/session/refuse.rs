@@ -71,7 +71,7 @@ impl Session {
             job.reply_override = Some(error.line());
             let sequence = job.sequence;
             self.note_access(&deletion, Access::Write, sequence);
-            core.dispatch(id, &deletion);
+            core.send(id, &deletion);
             return self.push(id, core);
         }
         job.reply.extend_from_slice(error.line());
