@@ -38,6 +38,23 @@ fn a_client_whose_last_request_waits_for_room_is_closed_although_it_sends_more()
 }
 
 #[test]
+fn a_client_that_half_closes_within_a_refused_value_gets_the_error_and_is_closed() {
+    let server = GatedServer::start();
+    let proxy = Proxy::at(&[server.address()], |config| {
+        (config.loops, config.client_window, config.value_bytes) = (1, 1, 1000);
+    });
+    let mut client = proxy.client();
+    client.send("set k 0 0 60000\r\nhalf a value");
+    // The old value is deleted. Until then, the window is full.
+    server.received(1);
+    client.half_close();
+    std::thread::sleep(Duration::from_millis(50));
+    server.answer("delete k", "DELETED\r\n");
+    client.expect("SERVER_ERROR object too large for cache\r\n");
+    client.expect_closed();
+}
+
+#[test]
 fn a_request_that_is_taken_when_a_turn_ends_is_sent_in_the_next_one() {
     // With a window of one, each reply admits one more request. After some local replies the turn ends.
     for discipline in common::disciplines(1, true) {

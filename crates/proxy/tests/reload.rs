@@ -278,6 +278,35 @@ fn a_client_in_the_middle_of_a_refused_value_moves_after_it() {
     assert_eq!((old.stop().unwrap().lost, running.stop().unwrap().lost), (0, 0));
 }
 
+/// The rest of the value has arrived before the reload, but is not read yet, because the client has no room for another request.
+#[test]
+fn a_client_that_waits_for_the_reply_to_a_refused_value_moves_after_it() {
+    let backend = GatedServer::start();
+    let narrow = || {
+        let mut config = Config::new("127.0.0.1:0", &[backend.address().to_string()]);
+        config.pools[0].timeouts = Timeouts::all(Duration::from_secs(20));
+        (config.loops, config.client_window, config.value_bytes) = (1, 1, 1000);
+        config
+    };
+    let mut running = start(narrow(), Clock::monotonic()).unwrap();
+    let mut client = Client::connect(running.address().unwrap());
+    client.send("get a\r\nset k 0 0 60000\r\n");
+    backend.received(1);
+    client.send("x".repeat(60_000) + "\r\nget b\r\n");
+    backend.answer("get a", "END\r\n");
+    client.expect("END\r\n");
+    // The old value is deleted before the client receives the error.
+    backend.received(2);
+    let mut old = replace(&mut running, narrow());
+    backend.answer("delete k", "DELETED\r\n");
+    client.expect("SERVER_ERROR object too large for cache\r\n");
+    backend.answer("get b", "END\r\n");
+    // A client that waits for the end of the hand-over would wait for 30 s.
+    assert_eq!(client.line_within(Duration::from_secs(20)).as_deref(), Some("END\r\n"));
+    old.wait_for_clients(|| false);
+    assert_eq!((old.stop().unwrap().requests, running.stop().unwrap().requests), (2, 1));
+}
+
 /// The client reads nothing until the old configuration has ended. Clients must move without reading: otherwise the old configuration
 /// would close the connection at the end of the hand-over.
 #[test]

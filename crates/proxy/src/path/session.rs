@@ -257,6 +257,11 @@ impl Session {
 
     /// Continues to parse and read the requests of a client that was paused or blocked, if it no longer is.
     pub(crate) fn resume(&mut self, buffers: &mut Buffers, core: &mut Core) -> Result<Progress, Gone> {
+        let is_in_refused_value = self.is_paused && self.rare.get().swallow > 0;
+        if is_in_refused_value && !self.is_input_done && self.connection.is_readable() {
+            // The rest needs no room. It may have arrived before, and readiness is reported only once.
+            return self.receive(buffers, core);
+        }
         let may_resume = match self.blocked {
             Some(kind) => self.may_take(kind, core),
             None => self.is_paused,

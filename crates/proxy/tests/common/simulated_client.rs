@@ -76,6 +76,12 @@ pub(crate) struct SimulatedClient {
     /// two such times.
     active: Nanos,
     longest_gap: Duration,
+    /// The time when the client last sent bytes.
+    asked: Nanos,
+    /// The number of requests before the last time in which it sent none for so long that the proxy may have closed the connection.
+    sent_before_silence: Option<u64>,
+    /// The number of requests up to the last one that has a reply.
+    heard: u64,
     /// The proxy has closed the connection, or it broke.
     is_closed: bool,
     got: Vec<u8>,
@@ -104,8 +110,11 @@ impl SimulatedClient {
         SimulatedClient {
             stream,
             active: clock.now(),
+            asked: clock.now(),
             clock,
             longest_gap: Duration::ZERO,
+            sent_before_silence: None,
+            heard: 0,
             is_closed: false,
             random: Random(seed),
             plan,
@@ -158,18 +167,34 @@ impl SimulatedClient {
     /// Whether the proxy closed the connection rightly, because this client sent and received nothing for too long. This happens
     /// if a busy machine does not run it.
     fn was_idle_too_long(&self) -> bool {
-        self.is_closed && self.plan.client_timeout.is_some_and(|timeout| self.longest_gap >= timeout / 2)
+        let had_gap = self.longest_gap >= self.silence_min();
+        self.is_closed && (had_gap || self.was_silent_too_long())
     }
 
-    /// The requests in flight have no reply.
+    /// Whether the proxy closed the connection rightly although this client was still reading: the kernel had taken large replies at
+    /// once, so the proxy had nothing left to do for too long. Then all earlier requests have replies, and no later one has.
+    fn was_silent_too_long(&self) -> bool {
+        let answered = self.tally.answered + self.tally.failed;
+        let has_all_before = |before| self.heard <= before && before <= answered;
+        self.got.is_empty() && self.sent_before_silence.is_some_and(has_all_before)
+    }
+
+    /// After so long, the proxy may have closed the connection: the two measure from different moments.
+    fn silence_min(&self) -> Duration {
+        self.plan.client_timeout.map_or(Duration::MAX, |timeout| timeout / 2)
+    }
+
+    /// The requests in flight have no reply. The proxy need not have read them, nor those with `noreply` just before them.
     fn vanish(&mut self) {
-        self.tally.vanished = self.in_flight.len() as u64;
+        self.tally.vanished = self.tally.sent - self.heard;
         self.in_flight.drain(..).for_each(|request| self.judge.failed(&request));
     }
 
     fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
         self.note_activity();
-        self.stream.write_all(bytes).map_err(|error| {
+        let outcome = self.stream.write_all(bytes);
+        self.asked = self.clock.now();
+        outcome.map_err(|error| {
             self.is_closed = true;
             self.note_activity();
             format!("{error} while sending")
@@ -267,6 +292,9 @@ impl SimulatedClient {
     }
 
     fn send_burst(&mut self, count: usize) -> Result<(), String> {
+        if self.clock.now().after(self.asked) >= self.silence_min() {
+            self.sent_before_silence = Some(self.tally.sent);
+        }
         let mut bytes = Vec::new();
         for _ in 0..count {
             for ask in next(&self.plan, self.judge.next_number(), &mut self.random) {
@@ -330,6 +358,9 @@ impl SimulatedClient {
             used += consumed;
             self.tally.failed += u64::from(is_failed);
             self.tally.answered += u64::from(!is_failed);
+            if consumed > 0 {
+                self.heard = self.tally.answered + self.tally.failed;
+            }
             self.in_flight.pop_front();
         }
         self.got.drain(..used);
