@@ -13,6 +13,8 @@ TIMEOUT_S = 0.3
 REPLY_TIMEOUT_S = 1.5
 TIMEOUTS = {"connect": "300ms", "read": "300ms", "write": "300ms", "reply": "1500ms"}
 EXPIRY = "600s"
+# The user and the password that some servers require.
+LOGIN = "proxy:to:servers"
 
 ALL = {"writes": "all"}
 LATE = "majority first"
@@ -64,6 +66,10 @@ class Policy:
     def own_servers(self) -> dict[str, int]:
         """Return the numbers of servers of the pools that have their own."""
         return {pool.name: pool.servers for pool in self.pools if not pool.servers_of}
+
+    def guarded(self) -> set[str]:
+        """Return the names of the pools whose servers require a login."""
+        return {pool.name for pool in self.pools if "server-auth-file" in pool.settings}
 
     def all_ports(self, own: dict[str, list[int]]) -> dict[str, list[int]]:
         """Return the ports of all pools, given those of the pools that have their own servers."""
@@ -125,6 +131,7 @@ POLICIES = (
                     "reads": "primary",
                     "failover": "on-error",
                     "failover-pool": _failover(),
+                    "server-auth-file": "login",
                 },
             ),
             Pool("failover", 1),
@@ -307,6 +314,8 @@ def proxy_file(
                 settings[key] = {**settings[key], reference: settings[key][reference] + spelling.suffix}
         if "delete-pools" in settings:
             settings["delete-pools"] = [name + spelling.suffix for name in settings["delete-pools"]]
+        if "server-auth-file" in settings:
+            settings["server-auth-file"] = f"{folder}/login"
         settings["timeouts"] = {**TIMEOUTS, **settings.get("timeouts", {})}
         return {"name": one.name + spelling.suffix, "servers": servers, **settings}
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from fault_policies import Policy, Spelling, proxy_file, toml
+from fault_policies import LOGIN, Policy, Spelling, proxy_file, toml
 from programs import WAYSTAGE, connect, free_ports
 
 PATIENCE_S = 30.0
@@ -112,6 +112,7 @@ class Proxy:
         self.reloads = 0
         self.spelling = SPELLINGS[0]
         self.file = folder / "proxy.toml"
+        (folder / "login").write_text(LOGIN + "\n")
         self.write(self.spelling)
         self.former: list[Process] = []
         self.current = Process(["--config", str(self.file)])

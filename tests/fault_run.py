@@ -139,7 +139,12 @@ def change_until(end: End, proxies: Proxies, source: random.Random, failures: li
 def play(report: Report, folder: Path, seconds: float, seed: int, stop: threading.Event) -> None:
     """Run one policy and fill its report. After a stop, the report has what was seen until then."""
     policy, source = report.policy, random.Random(seed)
-    servers, proxies, load, load_began = Servers(policy.own_servers(), policy.proxies), None, None, 0.0
+    servers, proxies, load, load_began = (
+        Servers(policy.own_servers(), policy.proxies, policy.guarded()),
+        None,
+        None,
+        0.0,
+    )
     ports = [policy.all_ports(servers.ports(number)) for number in range(policy.proxies)]
     try:
         if policy.has_old_values:

@@ -4,11 +4,14 @@ import random
 import signal
 import socket
 import subprocess
+import tempfile
 import threading
 import time
+from collections.abc import Set
 from contextlib import suppress
 
 from fault_end import End
+from fault_policies import LOGIN
 from programs import MEMCACHED, WAYSTAGE, connect, free_ports, missing
 
 # How long a fault lasts, and how long the servers then run without a fault.
@@ -34,9 +37,14 @@ class PortTakenError(Exception):
 
 
 class Server:
-    """A server process: memcached if it is installed, otherwise the embedded cache."""
+    """A server process: memcached if it is installed, otherwise the embedded cache, which requires no login."""
 
-    def __init__(self) -> None:
+    def __init__(self, login: str = "") -> None:
+        self.login = login
+        self.users = tempfile.NamedTemporaryFile("w", prefix="waystage-users-") if login else None
+        if self.users:
+            self.users.write(login + "\n")
+            self.users.flush()
         for port in free_ports(PORTS_TRIED):
             self.port = port
             with suppress(PortTakenError):
@@ -52,11 +60,17 @@ class Server:
         """
         embedded = [str(WAYSTAGE), "cache", "--listen", f"127.0.0.1:{self.port}"]
         command = embedded if missing("memcached") else [*MEMCACHED, str(self.port), "-m", "128", "-I", "2m"]
+        if self.users and not missing("memcached"):
+            command += ["-Y", self.users.name]
         # In a session of its own: Ctrl-C at a terminal must not end the servers before their clients.
         self.process = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
         )
         with connect(self.port) as stream, stream.makefile("rb") as replies:
+            if self.login:
+                value = self.login.replace(":", " ", 1).encode()
+                stream.sendall(b"set login 0 -1 %d\r\n%b\r\n" % (len(value), value))
+                assert replies.readline() == b"STORED\r\n"
             stream.sendall(b"stats\r\n")
             lines = iter(replies.readline, b"END\r\n")
             pid = next(int(line.split()[2]) for line in lines if line.startswith(b"STAT pid "))
@@ -169,10 +183,13 @@ class Relay:
 class Servers:
     """The servers of a policy, pool by pool. Each proxy has a relay of its own to the first server of each pool."""
 
-    def __init__(self, pools: dict[str, int], proxies: int):
+    def __init__(self, pools: dict[str, int], proxies: int, guarded: Set[str] = frozenset()):
         # Proxies before the same servers know different things when only one of them cannot reach a server.
         self.faults = FAULTS if proxies == 1 else (*FAULTS, *[FAULTS[2]] * 2)
-        self.of_pool = {name: [Server() for _ in range(count)] for name, count in pools.items()}
+        self.of_pool = {
+            name: [Server(LOGIN if name in guarded else "") for _ in range(count)]
+            for name, count in pools.items()
+        }
         self.relays = {
             name: [Relay(servers[0].port) for _ in range(proxies)] for name, servers in self.of_pool.items()
         }

@@ -71,6 +71,8 @@ class Place:
 
     port: int
     tls_port: int
+    # For clients behind a load balancer.
+    relayed_port: int
     metrics_port: int
     # Of the listener that allows reads only.
     reading_port: int
@@ -78,11 +80,12 @@ class Place:
 
     def connect(self, port=None):
         """Connect to the proxy, by default to its plain port."""
-        return socket.create_connection(("127.0.0.1", port or self.port), timeout=PATIENCE_S)
+        host = "127.0.0.2" if port == self.relayed_port else "127.0.0.1"
+        return socket.create_connection((host, port or self.port), timeout=PATIENCE_S)
 
     def connect_reader(self):
         """Connect to the listener that allows reads only."""
-        return socket.create_connection(("127.0.0.2", self.reading_port), timeout=PATIENCE_S)
+        return socket.create_connection(("127.0.0.3", self.reading_port), timeout=PATIENCE_S)
 
 
 def reset(stream):
@@ -239,6 +242,39 @@ def binary_protocol(place, source):
         return f"binary protocol: {received!r}"
     refused = struct.pack(">BBHBBHIIQ", 0x81, opcode, 0, 0, 0, 0x83, max(len(received) - 24, 0), opaque, 0)
     return None if received.startswith(refused) else f"binary protocol: {received!r}"
+
+
+def behind_a_load_balancer(place, source):
+    """Send a header of the PROXY protocol in pieces: a valid one, a part of one, or a damaged one."""
+    signature = b"\r\n\r\n\0\r\nQUIT\n"
+    fields = bytes(source.randrange(256) for _ in range(source.choice([0, 0, 7, 3000])))
+    header = source.choice(
+        [
+            b"PROXY TCP4 192.0.2.%d 192.0.2.2 4711 11211\r\n" % source.randrange(256),
+            b"PROXY TCP6 2001:db8::%x ::1 4711 11211\r\n" % source.randrange(65536),
+            b"PROXY UNKNOWN\r\n",
+            signature + b"\x20\0" + struct.pack(">H", len(fields)) + fields,
+            signature + b"\x21\x11" + struct.pack(">H", 12 + len(fields)) + b"\xc0\0\2\1" * 3 + fields,
+        ]
+    )
+    mood = source.choice(["valid", "valid", "cut", "damaged"])
+    if mood == "damaged":
+        # In the first bytes of both versions, so that the header is not valid in any case.
+        place_of_damage = source.randrange(5)
+        header = header[:place_of_damage] + b"\x7f" + header[place_of_damage + 1 :]
+    sent = header if mood != "cut" else header[: source.randrange(len(header))]
+    with place.connect(place.relayed_port) as stream:
+        for piece in (sent[: (cut := source.randrange(len(sent) + 1))], sent[cut:]):
+            try:
+                stream.sendall(piece)
+            except ConnectionError:
+                return None if mood == "damaged" else f"a {mood} header was refused: {header[:60]!r}"
+            time.sleep(source.choice([0, 0.01]))
+        if mood != "valid":
+            return expect_end(stream, f"a {mood} header {header[:60]!r}")
+        stream.sendall(b"mn\r\n")
+        line = stream.makefile("rb").readline()
+    return None if line == b"MN\r\n" else f"behind a load balancer: {line!r} after {header[:60]!r}"
 
 
 def half_value(place, source):
@@ -412,6 +448,7 @@ ALL = [
     tls_then_garbage,
     web_browser,
     binary_protocol,
+    behind_a_load_balancer,
     half_value,
     writer_that_may_only_read,
     reset_in_the_middle,

@@ -70,6 +70,7 @@ EXPECTED = (
     "clients_paused_total",
     "commands_refused_total",
     "rate_limited_total",
+    "clients_header_failed_total",
 )
 
 
@@ -91,16 +92,20 @@ class Proxy:
         command += ["-subj", "/CN=127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
         subprocess.run(command, check=True, capture_output=True)
         self.control = folder / "control"
+        (folder / "login").write_text("proxy:secret\n")
         config = folder / "proxy.toml"
         config.write_text(
-            f'listen = ["127.0.0.1:0", "tls:127.0.0.1:0", {{ address = "127.0.0.2:0", allow = ["read"] }}]\n'
+            f'listen = ["127.0.0.1:0", "tls:127.0.0.1:0", "127.0.0.2:0", '
+            f'{{ address = "127.0.0.3:0", allow = ["read"] }}]\n'
             f'metrics = "127.0.0.1:0"\nloops = 2\n'
+            f'proxy-protocol = "127.0.0.2:0"\nproxy-protocol-timeout = "1s"\n'
             f'control = "{self.control}"\ntls-certificate = "{certificate}"\ntls-key = "{key}"\n'
             f'tls-handshake-timeout = "1s"\nclient-request-timeout = "3s"\nclient-unread-timeout = "5s"\n'
             f'metrics-timeout = "2s"\nlog-format = "json"\nslow-requests = "1ms"\n{DISCIPLINES[discipline]}\n'
             f'[[pools]]\nname = "calm"\nservers = {json.dumps([f"127.0.0.1:{server.port}" for server in servers])}\n'
             f'timeouts = {{ connect = "10s", read = "10s", write = "10s" }}\n'
             f'[[pools]]\nname = "wild"\nservers = {json.dumps([server.address for server in wild])}\n'
+            f'server-auth-file = "{folder / "login"}"\n'
             f'timeouts = {{ connect = "{WILD_TIMEOUT_S}s", read = "{WILD_TIMEOUT_S}s", write = "{WILD_TIMEOUT_S}s" }}\n'
             f"rate-limit = {{ per-second = 300, burst = 20 }}\n"
             f'[[routes]]\nprefix = "w:"\npool = "wild"\n'
@@ -116,7 +121,8 @@ class Proxy:
         )
         lines = self.process.stdout.readline() + self.process.stdout.readline()
         self.metrics_port, self.port, self.tls_port = map(int, re.findall(r"127\.0\.0\.1:(\d+)", lines))
-        (self.reading_port,) = map(int, re.findall(r"127\.0\.0\.2:(\d+)", lines))
+        self.relayed_port = int(re.search(r"127\.0\.0\.2:(\d+)", lines).group(1))
+        self.reading_port = int(re.search(r"127\.0\.0\.3:(\d+)", lines).group(1))
         self.folder = Path(f"/proc/{self.process.pid}")
 
     def metrics(self):
@@ -253,7 +259,14 @@ class Run:
         # The first scrape and the first requests open what stays open.
         proxy.metrics()
         self.before = {"descriptors": proxy.descriptors() + SPARE_DESCRIPTORS, "threads": proxy.threads()}
-        place = Place(proxy.port, proxy.tls_port, proxy.metrics_port, proxy.reading_port, str(proxy.control))
+        place = Place(
+            proxy.port,
+            proxy.tls_port,
+            proxy.relayed_port,
+            proxy.metrics_port,
+            proxy.reading_port,
+            str(proxy.control),
+        )
         until = time.monotonic() + seconds
         with (self.folder / "load.txt").open("w") as output:
             self.load = start_load(proxy.port, seconds, self.folder / "load.json", output)

@@ -64,8 +64,9 @@ class Connection:
         try:
             while True:
                 request = self.request()
-                # Most connections answer the probe; the others never come into use.
-                is_probe = request[0] == b"version" and self.source.random() < 0.95
+                # Most connections answer the login and the probe; the others never come into use.
+                is_opening = request[0] == b"version" or request[:2] == [b"set", b"auth"]
+                is_probe = is_opening and self.source.random() < 0.95
                 mood = Connection.correct if is_probe or self.server.is_calm else self.source.choice(moods)
                 mood(self, request)
         except (OSError, OverError, ValueError, IndexError):

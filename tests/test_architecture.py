@@ -125,6 +125,7 @@ PROXY_LAYERS = (
     {
         "observe",
         "path/addresses",
+        "path/auth",
         "path/messages",
         "path/listeners",
         "path/route",

@@ -23,6 +23,10 @@ class Machine:
     # How much of the speed a value shows, and by how much each further configuration slows the probe down.
     effect: float = -0.9
     disturbs: float = 0.0
+    # By how much the second configuration alone slows the probe down.
+    second_disturbs: float = 0.0
+    # Autocorrelation of the speed from trial to trial.
+    correlation: float = 0.8
 
 
 @dataclass(frozen=True)
@@ -53,15 +57,16 @@ class Campaign:
 
 
 def campaign(random: np.random.Generator, machine: Machine, configurations: int, blocks: int) -> Campaign:
-    """Complete blocks in random order; the speed is an AR(1) process with 0.8 from trial to trial."""
+    """Complete blocks in random order; the speed is an AR(1) process from trial to trial."""
     order = np.concatenate([random.permutation(configurations) for _ in range(blocks)])
     steps = random.normal(size=order.size)
     speed = np.empty(order.size)
     last = random.normal()
     for place, step in enumerate(steps):
-        last = 0.8 * last + 0.6 * step
+        last = machine.correlation * last + math.sqrt(1 - machine.correlation**2) * step
         speed[place] = machine.speed * last
     probes = speed + random.normal(0, machine.probe, order.size) + machine.disturbs * order
+    probes += np.where(order == 1, machine.second_disturbs, 0.0)
     values = machine.effect * speed + random.normal(0, machine.own, order.size)
     values += np.where(order == 1, math.log(_RATIO), 0.0)
     places = np.repeat(np.arange(blocks), configurations)
@@ -92,7 +97,18 @@ COVARIATES = [
         coverage(Machine(), 8, 3),
     ),
     Scenario(
-        "ratio adjusted for the machine's speed, two configurations, eight blocks", coverage(Machine(), 2, 8)
+        "ratio adjusted for the machine's speed, three configurations, five blocks", coverage(Machine(), 3, 5)
+    ),
+    # If the speed differs between the configurations by chance, ratios are not adjusted: their intervals cover less.
+    Scenario(
+        "ratio adjusted for the machine's speed, two configurations, eight blocks",
+        coverage(Machine(), 2, 8),
+        low=0.92,
+    ),
+    Scenario(
+        "the same, with a speed that is independent from trial to trial",
+        coverage(Machine(correlation=0.0), 2, 8),
+        low=0.90,
     ),
     Scenario(
         "ratio adjusted for the machine's speed, which changes nothing", coverage(Machine(effect=0.0), 8, 3)
@@ -102,7 +118,18 @@ COVARIATES = [
         coverage(Machine(probe=0.04), 8, 4),
     ),
     Scenario(
-        "the same, and each configuration slows the measurement of the speed by 5 % more than the one before",
+        "ratio adjusted for the machine's speed, whose measurement each configuration slows by 5 % more than the last",
         coverage(Machine(disturbs=0.05), 8, 3),
+    ),
+    *(
+        Scenario(
+            f"the same, {configurations} configurations, {blocks} blocks, one slows it by {100 * slower:g} %",
+            coverage(Machine(second_disturbs=slower), configurations, blocks),
+            None,
+            None,
+            notes="shown as a warning",
+        )
+        for configurations, blocks in ((2, 8), (8, 4))
+        for slower in (0.01, 0.03)
     ),
 ]

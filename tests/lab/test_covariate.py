@@ -2,15 +2,18 @@
 
 import csv
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from honesty_covariate import Machine, campaign
 from made import made_trial
+from scipy.special import stdtrit
 
 from waylab.analysis.across.answer.facts import _speed
 from waylab.analysis.across.contrasts.model import metric_model
-from waylab.analysis.statistics.covariate import slope
+from waylab.analysis.statistics.blocks import fit_blocks
+from waylab.analysis.statistics.covariate import adjusted_contrast, slope
 from waylab.analysis.trial.cpu import _probe_ns
 from waylab.errors import LabError
 from waylab.plan import make_plan
@@ -62,6 +65,61 @@ def test_there_is_no_slope(configurations, blocks, machine):
     made = campaign(np.random.default_rng(3), machine, configurations, blocks)
     assert slope(made.names, made.places, made.values, made.probes) is None
     assert made.adjusted() == made.plain()
+
+
+def test_a_contrast_of_all_configurations_has_the_error_and_the_degrees_of_least_squares():
+    made = campaign(np.random.default_rng(7), Machine(), 2, 9)
+    found = made.adjusted()
+    # Differences within blocks, as a straight line of the differences of the covariate (Montgomery, 15.3).
+    rows = list(zip(made.places, made.names, made.values, made.probes, strict=True))
+    pairs = [{name: (value, probe) for at, name, value, probe in rows if at == place} for place in range(9)]
+    logs = np.array([math.log(pair["c1"][0] / pair["c0"][0]) for pair in pairs])
+    probes = np.array([math.log(pair["c1"][1] / pair["c0"][1]) for pair in pairs])
+    matrix = np.array([np.ones(9), probes]).T
+    coefficients, squares, *_ = np.linalg.lstsq(matrix, logs, rcond=None)
+    error = math.sqrt(squares[0] / 7 * np.linalg.inv(matrix.T @ matrix)[0, 0])
+    assert found.degrees == 7
+    assert found.estimate == pytest.approx(coefficients[0]) and found.error == pytest.approx(error)
+
+
+def test_the_squares_of_some_configurations_lose_their_share_of_the_degree_of_the_slope():
+    random, ratios = np.random.default_rng(8), []
+    for _ in range(2000):
+        made = campaign(random, Machine(probe=0.0), 3, 5)
+        found = slope(made.names, made.places, made.values, made.probes)
+        if found:
+            kept = [place for place, name in enumerate(made.names) if name != "c2"]
+            columns = [
+                [one[at] for at in kept] for one in (made.names, made.places, made.values, made.probes)
+            ]
+            without = replace(found, error=0.0)
+            ratios.append((adjusted_contrast(*columns, without, {"c1": 1.0, "c0": -1.0}).error / 0.02) ** 2)
+    # The variance of a difference of two means of five values.
+    assert np.mean(ratios) == pytest.approx(2 / 5, rel=0.05)
+
+
+def test_the_half_widths_of_the_contrast_and_of_the_slope_add_up_in_quadrature():
+    made = campaign(np.random.default_rng(10), Machine(), 8, 3)
+    found = slope(made.names, made.places, made.values, made.probes)
+    kept = [place for place, name in enumerate(made.names) if name in ("c0", "c1")]
+    columns = [[one[at] for at in kept] for one in (made.names, made.places, made.values, made.probes)]
+    weights = {"c1": 1.0, "c0": -1.0}
+    both, without = (adjusted_contrast(*columns, one, weights) for one in (found, replace(found, error=0.0)))
+    halves = [(high - low) / 2 for low, high in (both.interval(), without.interval())]
+    distance = fit_blocks(*columns[:2], columns[3]).contrast(weights).estimate
+    expected = math.hypot(halves[1], stdtrit(found.degrees, 0.975) * distance * found.error)
+    assert found.degrees == 13 and both.degrees == 2
+    assert halves[0] == pytest.approx(expected)
+
+
+def test_a_steep_slope_does_not_leave_the_range_of_numbers():
+    made = campaign(np.random.default_rng(9), Machine(speed=0.0, probe=1e-4, own=0.05), 8, 3)
+    steep = replace(slope(made.names, made.places, made.values, made.probes), estimate=-80.0)
+    columns = made.names, made.places, made.values
+    found = adjusted_contrast(*columns, made.probes, steep, {"c1": 1.0, "c0": -1.0})
+    small = [probe / 1e6 for probe in made.probes]
+    expected = adjusted_contrast(*columns, small, steep, {"c1": 1.0, "c0": -1.0})
+    assert found.estimate == pytest.approx(expected.estimate) and found.error == pytest.approx(expected.error)
 
 
 def test_the_interval_becomes_about_half_as_wide():

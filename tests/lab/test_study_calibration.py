@@ -63,7 +63,7 @@ def test_the_share_is_changed_in_proportion_until_the_throughput_agrees(searched
     found, tried = searched(lambda cores: 26_000 * cores + 4_500)
     assert tried == [0.5, 0.5714, 0.5904]
     assert cores_of(found.study) == {"first": 0.5904, "second": 0.5904}
-    assert "middleware has 0.5904 cores" in found.said and "the study had 20,000" in found.said
+    assert "middleware has 0.5904 cores. With " in found.said and "; 20,000 were wanted." in found.said
 
 
 def test_a_share_that_is_right_is_kept(searched):

@@ -8,7 +8,7 @@ import hashlib
 import socket
 import time
 
-# About a millisecond in total, so that a probe every quarter of a second uses less than a hundredth of a core.
+# Less than a millisecond in total, so that a probe every quarter of a second uses less than a hundredth of a core.
 _MESSAGES = 100
 _HASHED = b"\x5a" * (1 << 18)
 _MESSAGE = b"x" * 128

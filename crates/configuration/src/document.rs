@@ -12,7 +12,7 @@ use toml::de::{DeTable, DeValue};
 /// The size limit. A configuration of this size would have thousands of entries; a larger file is not a configuration.
 const BYTES_MAX: u64 = 1 << 20;
 /// The number of characters of a wrong value that an error repeats, so that it stays on one line.
-const MESSAGE_CHARACTERS_MAX: usize = 800;
+const MESSAGE_CHARACTERS_MAX: usize = 900;
 
 /// The start of the TOML parser's message for an unknown key.
 const UNKNOWN_FIELD: &str = "unknown field ";

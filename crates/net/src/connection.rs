@@ -2,6 +2,7 @@
 
 use crate::inbox::{Buffers, Filled, Inbox};
 use crate::outbox::Outbox;
+use crate::proxy_header::{ClientAddress, HeaderReader};
 use crate::stream::{Endpoint, Stream};
 use mio::event::Source;
 use mio::net::TcpStream;
@@ -110,6 +111,22 @@ impl Connection {
         }
     }
 
+    /// Reads the header of the PROXY protocol, which precedes all other bytes, also those of TLS. Returns the address in it when it
+    /// is complete.
+    ///
+    /// # Errors
+    /// `InvalidData` if it is not a header, `UnexpectedEof` if the peer has closed its side, others if the connection is broken.
+    pub fn receive_header(&mut self, reader: &mut HeaderReader) -> io::Result<Option<ClientAddress>> {
+        let received = match &self.stream {
+            Stream::Tcp(stream) => reader.receive(stream),
+            Stream::Unix(stream) => reader.receive(stream),
+            Stream::Tls(stream) => reader.receive(&stream.socket),
+        };
+        // The socket is empty only if the header has not arrived completely.
+        self.readable &= !matches!(received, Ok(None));
+        received
+    }
+
     /// Writes the outbox, unless the kernel is known to refuse.
     ///
     /// # Errors
@@ -191,6 +208,15 @@ impl Connection {
     /// The remote address; `None` before it is connected, or if it is not TCP.
     pub fn peer_address(&self) -> Option<SocketAddr> {
         self.stream.tcp()?.peer_addr().ok()
+    }
+
+    /// The address of the client, if it has one, where this is reported of it.
+    pub fn client_address(&self, reported: ClientAddress) -> Option<SocketAddr> {
+        match reported {
+            ClientAddress::OfPeer => self.peer_address(),
+            ClientAddress::Reported(address) => Some(address),
+            ClientAddress::Unnamed => None,
+        }
     }
 
     pub(crate) fn source(&mut self) -> &mut dyn Source {

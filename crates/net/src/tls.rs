@@ -1,11 +1,13 @@
 //! TLS configurations of servers and clients, read from PEM files; every invalid file is a one-line error.
 
 use crate::address::HostPort;
+use crate::tls_names::CertificatesByName;
 use rustls::client::WebPkiServerVerifier;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem};
-use rustls::server::WebPkiClientVerifier;
+use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
+use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
 use std::fmt;
 use std::io;
@@ -60,6 +62,18 @@ impl ServerTls {
     /// # Errors
     /// If a file is missing, empty, damaged, or does not match the others.
     pub fn load(identity: &IdentityFiles, client_authority: Option<&Path>) -> Result<ServerTls, TlsError> {
+        ServerTls::load_several(identity, &[], client_authority)
+    }
+
+    /// As `load`, with further certificates for clients that request a host name for which one of them is valid.
+    ///
+    /// # Errors
+    /// If a file is missing, empty, damaged, or does not match the others.
+    pub fn load_several(
+        identity: &IdentityFiles,
+        others: &[IdentityFiles],
+        client_authority: Option<&Path>,
+    ) -> Result<ServerTls, TlsError> {
         let provider = provider();
         let builder = ServerConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions()?;
         let builder = match client_authority {
@@ -71,8 +85,10 @@ impl ServerTls {
                 builder.with_client_cert_verifier(verifier.map_err(|error| failed(&error))?)
             }
         };
-        let (certificates, key) = read_identity(identity)?;
-        let config = builder.with_single_cert(certificates, key).map_err(|source| unfit(identity, source))?;
+        let certified = |identity: &IdentityFiles| certified_key(identity, builder.crypto_provider());
+        let usual = certified(identity)?;
+        let others = others.iter().map(certified).collect::<Result<_, _>>()?;
+        let config = builder.with_cert_resolver(Arc::new(CertificatesByName { usual, others }));
         Ok(ServerTls(Arc::new(config)))
     }
 
@@ -193,7 +209,34 @@ type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
 fn read_identity(files: &IdentityFiles) -> Result<Identity, TlsError> {
     let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| unreadable(&files.key, "private key", error))?;
-    Ok((read_certificates(&files.certificate)?, key))
+    Ok((read_certificates(&files.certificate)?, by_contents(key)))
+}
+
+/// The key in the format that its bytes have, whatever the label in the file says. OpenSSL, and so memcached, ignores a wrong
+/// label. All formats are a sequence that begins with a version of one byte. The algorithm, a sequence, follows in
+/// PKCS #8, a number in PKCS #1, and bytes in SEC1.
+fn by_contents(key: PrivateKeyDer<'static>) -> PrivateKeyDer<'static> {
+    let bytes = key.secret_der();
+    // The length of the sequence has one byte, or its lower bits say how many follow.
+    let length_bytes = match bytes.get(1) {
+        Some(&first) if first & 0x80 != 0 => 1 + usize::from(first & 0x7f),
+        _ => 1,
+    };
+    let version = bytes.get(1 + length_bytes..).and_then(|rest| rest.strip_prefix(&[0x02, 0x01]));
+    match version.and_then(|rest| rest.get(1).copied()) {
+        Some(0x30) => PrivateKeyDer::Pkcs8(bytes.to_vec().into()),
+        Some(0x02) => PrivateKeyDer::Pkcs1(bytes.to_vec().into()),
+        Some(0x04) => PrivateKeyDer::Sec1(bytes.to_vec().into()),
+        _ => key,
+    }
+}
+
+/// Reads a certificate that a server presents.
+fn certified_key(files: &IdentityFiles, provider: &CryptoProvider) -> Result<Arc<CertifiedKey>, TlsError> {
+    let (certificates, key) = read_identity(files)?;
+    let certified = CertifiedKey::from_der(certificates, key, provider).map_err(|source| unfit(files, source))?;
+    certified.end_entity_cert().and_then(ParsedCertificate::try_from).map_err(|source| unfit(files, source))?;
+    Ok(Arc::new(certified))
 }
 
 fn authority(path: &Path) -> Result<Arc<RootCertStore>, TlsError> {
@@ -203,4 +246,32 @@ fn authority(path: &Path) -> Result<Arc<RootCertStore>, TlsError> {
         added.map_err(|error| TlsError::Authority { path: path.into(), fault: error.to_string() })?;
     }
     Ok(Arc::new(roots))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_format_of_a_key_is_that_of_its_bytes() {
+        let format = |bytes: &[u8]| match by_contents(PrivateKeyDer::Sec1(bytes.to_vec().into())) {
+            PrivateKeyDer::Pkcs1(key) => ("PKCS #1", key.secret_pkcs1_der().to_vec()),
+            PrivateKeyDer::Pkcs8(key) => ("PKCS #8", key.secret_pkcs8_der().to_vec()),
+            PrivateKeyDer::Sec1(key) => ("SEC1", key.secret_sec1_der().to_vec()),
+            _ => unreachable!("there is no other format"),
+        };
+        for (bytes, expected) in [
+            (&[0x30, 0x09, 0x02, 0x01, 0x00, 0x30, 0x00][..], "PKCS #8"),
+            (&[0x30, 0x81, 0x80, 0x02, 0x01, 0x01, 0x30, 0x00][..], "PKCS #8"),
+            (&[0x30, 0x82, 0x04, 0xbc, 0x02, 0x01, 0x00, 0x02, 0x82][..], "PKCS #1"),
+            (&[0x30, 0x77, 0x02, 0x01, 0x01, 0x04, 0x20][..], "SEC1"),
+            // The label decides if the bytes are of no format.
+            (&[0x30, 0x77, 0x02, 0x01, 0x01][..], "SEC1"),
+            (&[0x30, 0xff, 0x02, 0x01, 0x00, 0x02][..], "SEC1"),
+            (&[0x30][..], "SEC1"),
+            (&[][..], "SEC1"),
+        ] {
+            assert_eq!(format(bytes), (expected, bytes.to_vec()), "{bytes:02x?}");
+        }
+    }
 }

@@ -31,4 +31,4 @@ pub use pool::{
 };
 pub(crate) use proxy::share;
 pub use proxy::{Config, Discipline, MultiGet, PartFailure, RecordsConfig, Stamps};
-pub use transport::{Lookup, TlsConfig, TlsConfigError, TransportConfig};
+pub use transport::{CertificateFiles, Lookup, ProxyProtocol, TlsConfig, TlsConfigError, TransportConfig};

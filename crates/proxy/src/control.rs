@@ -1,5 +1,6 @@
 //! What starts, changes and ends a proxy. None of it is on the path of a request.
 
+mod auth;
 mod change;
 mod controller;
 mod error;
@@ -19,4 +20,4 @@ pub use change::{ChangeRequest, ChangedServer, ServerChange, change_server};
 pub use error::ProxyError;
 pub use running::{Running, Totals};
 pub use start::{FromManager, start, start_with};
-pub use transport::check_tls_files;
+pub use transport::check_files;

@@ -15,15 +15,15 @@ mod path;
 mod replication;
 
 pub use config::{
-    ClientLimits, CommandGroup, Commands, Config, ConfigError, Discipline, DispatchConfig, Distribution, Document,
-    Failover, FailoverPool, FileError, Hash, Hedge, ListenerConfig, LogConfig, LogFormat, LogLevel, LogOutput,
-    LoggedKeys, Lookup, MultiGet, Operations, PartFailure, PoolConfig, PoolFile, ProxyFile, RateLimit, Reads,
-    RecordsConfig, RouteConfig, ServerConfig, Shadow, Stamps, Timeouts, TlsConfig, TlsConfigError, TransportConfig,
-    WarmUp, Writes,
+    CertificateFiles, ClientLimits, CommandGroup, Commands, Config, ConfigError, Discipline, DispatchConfig,
+    Distribution, Document, Failover, FailoverPool, FileError, Hash, Hedge, ListenerConfig, LogConfig, LogFormat,
+    LogLevel, LogOutput, LoggedKeys, Lookup, MultiGet, Operations, PartFailure, PoolConfig, PoolFile, ProxyFile,
+    ProxyProtocol, RateLimit, Reads, RecordsConfig, RouteConfig, ServerConfig, Shadow, Stamps, Timeouts, TlsConfig,
+    TlsConfigError, TransportConfig, WarmUp, Writes,
 };
 pub use control::{
-    ChangeRequest, ChangedServer, FromManager, ProxyError, Running, ServerChange, Totals, change_server,
-    check_tls_files, start, start_with,
+    ChangeRequest, ChangedServer, FromManager, ProxyError, Running, ServerChange, Totals, change_server, check_files,
+    start, start_with,
 };
 pub use observe::log::event::ProcessEvent;
 pub use observe::watchdog::Watchdog;

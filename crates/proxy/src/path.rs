@@ -3,6 +3,7 @@
 
 pub(crate) mod accept;
 pub(crate) mod addresses;
+pub(crate) mod auth;
 pub(crate) mod listeners;
 pub(crate) mod messages;
 

@@ -7,9 +7,9 @@ mod reference_keys;
 
 use proptest::prelude::*;
 use proxy::{
-    CommandGroup, Config, DispatchConfig, Distribution, Document, Failover, FailoverPool, Hash, Hedge, ListenerConfig,
-    LogFormat, LogLevel, LoggedKeys, MultiGet, PartFailure, PoolFile, ProxyFile, RateLimit, Reads, RouteConfig,
-    ServerConfig, Shadow, Stamps, Timeouts, WarmUp, Writes,
+    CertificateFiles, CommandGroup, Config, DispatchConfig, Distribution, Document, Failover, FailoverPool, Hash,
+    Hedge, ListenerConfig, LogFormat, LogLevel, LoggedKeys, MultiGet, PartFailure, PoolFile, ProxyFile, RateLimit,
+    Reads, RouteConfig, ServerConfig, Shadow, Stamps, Timeouts, WarmUp, Writes,
 };
 use reference_keys::{REFERENCE, keys_of, uncommented};
 use std::time::Duration;
@@ -43,6 +43,7 @@ fn everything() -> ProxyFile {
         timeouts: Some(Timeouts::default()),
         failures: Some(1),
         ready_servers: Some(1),
+        server_auth_file: Some("a".into()),
     };
     ProxyFile {
         listen: Some(vec![listener]),
@@ -76,6 +77,7 @@ fn everything() -> ProxyFile {
         client_request_timeout: Some(second),
         client_unread_timeout: Some(second),
         tcp_keepalive: Some(second),
+        client_auth_file: Some("a".into()),
         hot_keys: Some(1),
         hot_keys_metrics: Some(true),
         log_level: Some(LogLevel::Warn),
@@ -88,11 +90,15 @@ fn everything() -> ProxyFile {
         hand_over_wait: Some(second),
         tls_certificate: Some("a".into()),
         tls_key: Some("a".into()),
+        tls_certificates: Some(vec![CertificateFiles { certificate: "a".into(), key: "a".into() }]),
         tls_client_authority: Some("a".into()),
         tls_handshake_timeout: Some(second),
         tls_backend_authority: Some("a".into()),
         tls_backend_certificate: Some("a".into()),
         tls_backend_key: Some("a".into()),
+        proxy_protocol: Some(vec![name.clone()]),
+        proxy_protocol_from: Some(vec![name.clone()]),
+        proxy_protocol_timeout: Some(second),
         pools: vec![pool],
         routes: vec![RouteConfig { prefix: name.clone(), pool: name }],
     }

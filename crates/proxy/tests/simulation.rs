@@ -21,6 +21,8 @@ mod simulated_judge;
 mod simulated_lists;
 #[path = "common/simulated_log.rs"]
 mod simulated_log;
+#[path = "common/simulated_opening.rs"]
+mod simulated_opening;
 #[path = "common/simulated_promise.rs"]
 mod simulated_promise;
 #[path = "common/simulated_requests.rs"]

@@ -80,6 +80,12 @@ impl Authority {
         ClientConnection::new(self.client_config(identity), name).unwrap()
     }
 
+    /// A client that requests a certificate for this host, and refuses any other.
+    pub fn client_of(&self, host: &str, address: SocketAddr) -> TlsClient {
+        let name = ServerName::try_from(host.to_string()).unwrap();
+        StreamOwned::new(ClientConnection::new(self.client_config(None), name).unwrap(), tcp(address))
+    }
+
     /// A client that trusts this authority.
     pub fn client(&self, address: SocketAddr, identity: Option<&IdentityFiles>) -> TlsClient {
         StreamOwned::new(self.session(identity), tcp(address))

@@ -125,7 +125,7 @@ pub(crate) fn run(arguments: ProxyArguments) -> Result<ExitCode, String> {
 
 /// Runs --check on a configuration that is valid in itself.
 fn check(config: &Config) -> ExitCode {
-    match proxy::check_tls_files(config) {
+    match proxy::check_files(config) {
         Ok(()) => {
             announce(&summary::summary(config));
             ExitCode::SUCCESS

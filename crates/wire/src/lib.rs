@@ -7,6 +7,7 @@
 mod limits;
 mod verb;
 
+mod auth;
 mod base64;
 mod binary;
 mod keys;
@@ -29,6 +30,7 @@ mod reply;
 
 mod parse_reply;
 
+pub use auth::{AUTHENTICATED, AUTHENTICATION_FAILED, AuthRequest, UNAUTHENTICATED, encode_auth, parse_auth};
 pub use base64::{decode_base64, encode_base64};
 pub use binary::{FirstBytes, first_bytes};
 pub use keys::{KeyIter, Keys};

@@ -3,6 +3,9 @@
 Montgomery, Design and Analysis of Experiments, 8th ed., section 15.3: within treatments and blocks, the logarithm of a
 value is a straight line of the logarithm of the covariate. The slope is that of all values, although the error of a
 contrast is that of its own treatments; the uncertainty of the slope is added.
+
+The slope costs one degree of freedom. The residuals of some treatments lose a part of it: their share of the squares of
+the covariate, because their expected squares are variance * (degrees - share).
 """
 
 import math
@@ -21,11 +24,15 @@ DEGREES_MIN = 6
 
 @dataclass(frozen=True)
 class Slope:
-    """The change of a logarithm with that of the covariate, its standard error and its degrees of freedom."""
+    """The change of a logarithm with that of the covariate, its standard error and its degrees of freedom.
+
+    `squares` is the sum of squares of the logarithm of the covariate within treatments and blocks.
+    """
 
     estimate: float
     error: float
     degrees: int
+    squares: float
 
 
 def slope(
@@ -50,7 +57,7 @@ def slope(
             return None
     estimate = float(np.dot(beside.residuals, model.residuals)) / squares
     left = model.residuals - estimate * beside.residuals
-    return Slope(estimate, math.sqrt(float((left**2).sum()) / degrees / squares), degrees)
+    return Slope(estimate, math.sqrt(float((left**2).sum()) / degrees / squares), degrees, squares)
 
 
 def adjusted_contrast(
@@ -66,9 +73,25 @@ def adjusted_contrast(
     Raises:
         LabError: as `BlockModel.contrast`.
     """
-    equal = [value * one**-found.estimate for value, one in zip(values, covariate, strict=True)]
+    # Relative to their geometric mean, powers of the covariate stay in the range of floating-point numbers.
+    centre = math.exp(math.fsum(math.log(one) for one in covariate) / len(covariate))
+    equal = [value * (one / centre) ** -found.estimate for value, one in zip(values, covariate, strict=True)]
     contrast = fit_blocks(treatments, blocks, equal).contrast(weights)
-    distance = fit_blocks(treatments, blocks, covariate).contrast(weights).estimate
+    beside = fit_blocks(treatments, blocks, covariate)
+    distance = beside.contrast(weights).estimate
     if contrast.error is None:
         return contrast
-    return Contrast(contrast.estimate, math.hypot(contrast.error, distance * found.error), contrast.degrees)
+    share = min(1.0, float((beside.residuals**2).sum()) / found.squares)
+    left = contrast.degrees - share
+    degrees = math.ceil(left - 1e-9)
+    if degrees < 1:
+        return Contrast(contrast.estimate, None, 0)
+    error = contrast.error * math.sqrt(contrast.degrees / left)
+    # The half-widths of both 95 % intervals add up in quadrature. With the factor of few degrees for both errors,
+    # intervals of three blocks would be too wide, because the slope has more degrees.
+    slope_error = distance * found.error * _student(found.degrees) / _student(degrees)
+    return Contrast(contrast.estimate, math.hypot(error, slope_error), degrees)
+
+
+def _student(degrees: int) -> float:
+    return float(special.stdtrit(degrees, 0.5 + CONFIDENCE / 2))

@@ -45,6 +45,8 @@ def calibrate(
     if study.calibration is None:
         return Calibrated(study)
     wanted, cores, seen = study.calibration.throughput_per_s, study.calibration.cores, list[str]()
+    # A study may report its throughput for another configuration, so the sentence names the one that was measured.
+    where = ", ".join(f"{factor} = {level}" for factor, level in study.calibration.of.items())
     for _ in range(_ATTEMPTS):
         path = folder / f"{CALIBRATION}.toml"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -62,9 +64,8 @@ def calibrate(
         if abs(mean / wanted - 1) <= (WITHIN_INTERVAL if low <= wanted <= high else WITHIN):
             return Calibrated(
                 study.with_cores(cores),
-                f"Calibration: {study.calibration.host} has {cores:g} cores, with which it answers {mean:,.0f} "
-                f"requests/s (95 % interval {low:,.0f} to {high:,.0f}) in the configuration in which the study had "
-                f"{wanted:,.0f}.",
+                f"Calibration: {study.calibration.host} has {cores:g} cores. With {where} it answers {mean:,.0f} "
+                f"requests/s (95 % interval {low:,.0f} to {high:,.0f}); {wanted:,.0f} were wanted.",
             )
         cores = round(cores * wanted / mean, 4)
     raise LabError(

@@ -29,6 +29,8 @@ impl Config {
         self.check_addresses()?;
         self.check_control()?;
         self.check_resolve_every()?;
+        self.check_proxy_protocol()?;
+        self.check_auth_files()?;
         if !(1..=LOOPS_MAX).contains(&self.loops) {
             return Err(ConfigError::value("loops", self.loops, format!("give a number from 1 to {LOOPS_MAX}")));
         }

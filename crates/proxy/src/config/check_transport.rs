@@ -1,8 +1,11 @@
 //! Checks the settings for TLS and for the control socket, except the contents of files.
 
 use crate::config::ConfigError;
-use crate::config::check::quoted;
+use crate::config::check::{address, quoted};
 use crate::config::proxy::Config;
+use crate::config::text::list_key;
+use crate::config::transport::ProxyProtocol;
+use configuration::proposal;
 use net::Address;
 use quantity::duration_text;
 use std::time::Duration;
@@ -41,6 +44,40 @@ impl Config {
         Ok(())
     }
 
+    /// Checks which listeners have the PROXY protocol.
+    pub(super) fn check_proxy_protocol(&self) -> Result<(), ConfigError> {
+        let ProxyProtocol { listeners, timeout, .. } = &self.transport.proxy_protocol;
+        let known: Vec<&str> = self.listeners().map(|(listener, _)| listener.address.as_str()).collect();
+        for (index, text) in listeners.iter().enumerate() {
+            let key = list_key("proxy-protocol", listeners, index);
+            address(&key, text)?;
+            if !known.contains(&text.as_str()) {
+                let problem = format!("no listener has this address{}", proposal(text, &known));
+                return Err(ConfigError::value(key, quoted(text), problem));
+            }
+        }
+        if timeout.is_zero() {
+            return Err(ConfigError::value(
+                "proxy-protocol-timeout",
+                "\"0s\"",
+                "no header could be in time; give more",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Checks the paths of the files with users and passwords.
+    pub(super) fn check_auth_files(&self) -> Result<(), ConfigError> {
+        let of_pools = self.pools.iter().enumerate();
+        let of_pools =
+            of_pools.map(|(index, pool)| (format!("pools.{index}.server-auth-file"), &pool.server_auth_file));
+        let mut files = [("client-auth-file".to_string(), &self.client_auth_file)].into_iter().chain(of_pools);
+        match files.find(|(_, file)| file.as_ref().is_some_and(|path| path.as_os_str().is_empty())) {
+            Some((key, _)) => Err(ConfigError::value(key, quoted(""), "give the path of a file with user:password")),
+            None => Ok(()),
+        }
+    }
+
     /// Checks that the settings for TLS fit the addresses. With `has_other_sockets`, another process passes sockets, which can be
     /// for TLS, too.
     pub(super) fn check_tls(&self, has_other_sockets: bool) -> Result<(), ConfigError> {
@@ -51,6 +88,10 @@ impl Config {
             (None, Some(((listener, _), key))) => {
                 let problem = "uses TLS; give tls-certificate and tls-key";
                 return Err(ConfigError::value(key, quoted(&listener.address), problem));
+            }
+            (None, None) if !tls.other_identities.is_empty() => {
+                let problem = "needs tls-certificate and tls-key, for clients that request none of its names";
+                return Err(ConfigError::at("tls-certificates", problem));
             }
             (None, None) if tls.client_authority.is_some() => {
                 return Err(ConfigError::at("tls-client-authority", "needs tls-certificate and tls-key"));

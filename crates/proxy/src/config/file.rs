@@ -11,8 +11,8 @@ use crate::config::pool::{
     Writes,
 };
 use crate::config::proxy::{Config, Discipline, MultiGet, PartFailure, RecordsConfig, Stamps};
-use crate::config::text::{opt_tag, opt_times};
-use crate::config::transport::{TlsConfig, TransportConfig};
+use crate::config::text::{list_key, opt_list, opt_tag, opt_times};
+use crate::config::transport::{CertificateFiles, ProxyProtocol, TlsConfig, TransportConfig};
 use crate::config::{ConfigError, Distribution, Hash};
 use configuration::text::{opt_size, opt_time};
 use configuration::{FromDocument, is_key_of};
@@ -85,6 +85,7 @@ pub struct ProxyFile {
     pub client_unread_timeout: Option<Duration>,
     #[serde(with = "opt_time", default)]
     pub tcp_keepalive: Option<Duration>,
+    pub client_auth_file: Option<PathBuf>,
     pub hot_keys: Option<usize>,
     pub hot_keys_metrics: Option<bool>,
     pub log_level: Option<LogLevel>,
@@ -100,12 +101,19 @@ pub struct ProxyFile {
     pub hand_over_wait: Option<Duration>,
     pub tls_certificate: Option<PathBuf>,
     pub tls_key: Option<PathBuf>,
+    pub tls_certificates: Option<Vec<CertificateFiles>>,
     pub tls_client_authority: Option<PathBuf>,
     #[serde(with = "opt_time", default)]
     pub tls_handshake_timeout: Option<Duration>,
     pub tls_backend_authority: Option<PathBuf>,
     pub tls_backend_certificate: Option<PathBuf>,
     pub tls_backend_key: Option<PathBuf>,
+    #[serde(with = "opt_list", default)]
+    pub proxy_protocol: Option<Vec<String>>,
+    #[serde(with = "opt_list", default)]
+    pub proxy_protocol_from: Option<Vec<String>>,
+    #[serde(with = "opt_time", default)]
+    pub proxy_protocol_timeout: Option<Duration>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pools: Vec<PoolFile>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -141,6 +149,7 @@ pub struct PoolFile {
     pub timeouts: Option<Timeouts>,
     pub failures: Option<u32>,
     pub ready_servers: Option<usize>,
+    pub server_auth_file: Option<PathBuf>,
 }
 
 /// The default number of slots.
@@ -193,10 +202,10 @@ impl ProxyFile {
             metrics_connections, stamps,
             records, sample, backend_window, backend_buffer, client_window, client_buffer, memory, value_max, reply_max,
             clients_max, clients_per_address, client_idle_timeout, client_request_timeout, client_unread_timeout,
-            tcp_keepalive, hot_keys, hot_keys_metrics, log_level, log_format, log_keys, slow_requests,
-            slow_requests_per_second, resolve_every, control, hand_over_wait, tls_certificate, tls_key,
+            tcp_keepalive, client_auth_file, hot_keys, hot_keys_metrics, log_level, log_format, log_keys, slow_requests,
+            slow_requests_per_second, resolve_every, control, hand_over_wait, tls_certificate, tls_key, tls_certificates,
             tls_client_authority, tls_handshake_timeout, tls_backend_authority, tls_backend_certificate,
-            tls_backend_key
+            tls_backend_key, proxy_protocol, proxy_protocol_from, proxy_protocol_timeout
         }, { pools, routes, is_given_sockets })
     }
 
@@ -266,6 +275,7 @@ impl ProxyFile {
             reply_bytes: self.reply_max.map_or(defaults.reply_bytes, |bytes| bytes as usize),
             clients_max: self.clients_max.unwrap_or(defaults.clients_max),
             client_limits,
+            client_auth_file: self.client_auth_file,
         };
         config.check_tls(has_other_sockets)?;
         Ok(config)
@@ -292,20 +302,44 @@ impl ProxyFile {
             (Some(_), None) => Err(ConfigError::at(names[0], format!("has no key; give {}", names[1]))),
             (None, Some(_)) => Err(ConfigError::at(names[1], format!("has no certificate; give {}", names[0]))),
         };
+        let other =
+            |files: &CertificateFiles| IdentityFiles { certificate: files.certificate.clone(), key: files.key.clone() };
         let defaults = TransportConfig::default();
         let backend_names = ["tls-backend-certificate", "tls-backend-key"];
         Ok(TransportConfig {
             resolve_every: self.resolve_every.unwrap_or(defaults.resolve_every),
             control: self.control.clone(),
             hand_over_wait: self.hand_over_wait.unwrap_or(defaults.hand_over_wait),
+            proxy_protocol: self.proxy_protocol(defaults.proxy_protocol)?,
             tls: TlsConfig {
                 identity: identity(["tls-certificate", "tls-key"], &self.tls_certificate, &self.tls_key)?,
+                other_identities: self.tls_certificates.iter().flatten().map(other).collect(),
                 client_authority: self.tls_client_authority.clone(),
                 handshake_timeout: self.tls_handshake_timeout.unwrap_or(defaults.tls.handshake_timeout),
                 backend_authority: self.tls_backend_authority.clone(),
                 backend_identity: identity(backend_names, &self.tls_backend_certificate, &self.tls_backend_key)?,
             },
             ..defaults
+        })
+    }
+
+    /// The listeners with the PROXY protocol.
+    fn proxy_protocol(&self, defaults: ProxyProtocol) -> Result<ProxyProtocol, ConfigError> {
+        let from = self.proxy_protocol_from.as_deref().unwrap_or_default();
+        if let (Some(first), None) = (from.first(), &self.proxy_protocol) {
+            let problem = "belongs to proxy-protocol, which names no listener; give proxy-protocol";
+            return Err(ConfigError::value(list_key("proxy-protocol-from", from, 0), format!("{first:?}"), problem));
+        }
+        let network = |(index, text): (usize, &String)| {
+            let refuse = |error: net::NetworkError| {
+                ConfigError::at(list_key("proxy-protocol-from", from, index), error.to_string())
+            };
+            text.parse().map_err(refuse)
+        };
+        Ok(ProxyProtocol {
+            listeners: self.proxy_protocol.clone().unwrap_or_default(),
+            from: from.iter().enumerate().map(network).collect::<Result<_, _>>()?,
+            timeout: self.proxy_protocol_timeout.unwrap_or(defaults.timeout),
         })
     }
 
@@ -351,7 +385,8 @@ impl PoolFile {
     fn overridden_by(self, by: PoolFile) -> PoolFile {
         overridden!(PoolFile, self, by, {
             name, listen, servers, distribution, hash, hash_tag, replicas, writes, reads, failover, hedge, failover_pool,
-            warm_up, shadow, read_pool, delete_pools, flush, rate_limit, timeouts, failures, ready_servers
+            warm_up, shadow, read_pool, delete_pools, flush, rate_limit, timeouts, failures, ready_servers,
+            server_auth_file
         }, {})
     }
 
@@ -382,6 +417,7 @@ impl PoolFile {
             timeouts: self.timeouts.unwrap_or(defaults.timeouts),
             failures: self.failures.unwrap_or(defaults.failures),
             ready_servers: self.ready_servers.unwrap_or(defaults.ready_servers),
+            server_auth_file: self.server_auth_file,
         })
     }
 }

@@ -5,6 +5,7 @@ use crate::config::named::named;
 use configuration::text::time;
 use key_distribution::{Distribution, Hash};
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// How many replicas must apply a write before it is acknowledged.
@@ -183,6 +184,8 @@ pub struct PoolConfig {
     pub failures: u32,
     /// How many servers must be up for the proxy to be ready.
     pub ready_servers: usize,
+    /// The file of the user with which the proxy authenticates to the servers.
+    pub server_auth_file: Option<PathBuf>,
 }
 
 named!(Writes { All = "all", Majority = "majority", First = "first" });
@@ -246,6 +249,7 @@ impl PoolConfig {
             timeouts: Timeouts::default(),
             failures: 3,
             ready_servers: 1,
+            server_auth_file: None,
         }
     }
 

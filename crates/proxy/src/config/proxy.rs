@@ -128,6 +128,8 @@ pub struct Config {
     pub clients_max: usize,
     /// Timeouts of clients, and limits of their addresses.
     pub client_limits: ClientLimits,
+    /// The file of the users whose clients are served. Without it, clients need not authenticate.
+    pub client_auth_file: Option<PathBuf>,
 }
 
 /// The most slots of one kind.
@@ -195,6 +197,7 @@ impl Config {
             reply_bytes: 64 << 20,
             clients_max: 16 * 1024,
             client_limits: ClientLimits::default(),
+            client_auth_file: None,
         }
     }
 

@@ -1,13 +1,34 @@
-//! Serialization of values that only the proxy has: hash tags, timeouts and servers.
+//! Serialization of values that only the proxy has: lists of addresses, hash tags, timeouts and servers.
 
 use crate::config::pool::{ServerConfig, Timeouts};
 use configuration::text::{opt_time, time};
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Error, MapAccess, Visitor};
+use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::time::Duration;
+
+/// The key of an entry of a list. A single text is no list, so its key has no index.
+pub(super) fn list_key(key: &str, list: &[String], index: usize) -> String {
+    if list.len() == 1 { key.into() } else { format!("{key}.{index}") }
+}
+
+/// One text, or a list of them.
+pub(super) mod opt_list {
+    use super::*;
+
+    pub(crate) fn serialize<S: Serializer>(list: &Option<Vec<String>>, serializer: S) -> Result<S::Ok, S::Error> {
+        match list.as_deref() {
+            Some([one]) => one.serialize(serializer),
+            other => other.serialize(serializer),
+        }
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
+        deserializer.deserialize_any(ListVisitor).map(Some)
+    }
+}
 
 /// Two characters.
 pub(super) mod opt_tag {
@@ -60,6 +81,28 @@ pub(super) mod opt_times {
         let Times { connect, read, write, reply } = Times::deserialize(deserializer)?;
         let reply = reply.unwrap_or(Timeouts::all(connect.max(read).max(write)).reply);
         Ok(Some(Timeouts { connect, read, write, reply }))
+    }
+}
+
+struct ListVisitor;
+
+impl<'de> Visitor<'de> for ListVisitor {
+    type Value = Vec<String>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an address such as \"127.0.0.1:11211\", or a list of them")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Vec<String>, E> {
+        Ok(vec![text.into()])
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Vec<String>, A::Error> {
+        let mut list = Vec::new();
+        while let Some(text) = sequence.next_element()? {
+            list.push(text);
+        }
+        Ok(list)
     }
 }
 

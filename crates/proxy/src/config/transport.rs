@@ -1,6 +1,7 @@
 //! The configuration of transports: name resolution, TLS and hand-over. The addresses themselves are elsewhere.
 
-use net::{Address, HostPort, IdentityFiles};
+use net::{Address, HostPort, IdentityFiles, Network};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -17,6 +18,8 @@ pub struct TransportConfig {
     pub lookup: Lookup,
     /// The TLS settings.
     pub tls: TlsConfig,
+    /// The listeners with the PROXY protocol.
+    pub proxy_protocol: ProxyProtocol,
     /// The unix socket on which a successor may request the listening sockets.
     pub control: Option<PathBuf>,
     /// The control socket of the process that is to be replaced.
@@ -30,6 +33,8 @@ pub struct TransportConfig {
 pub struct TlsConfig {
     /// The proxy's certificate for clients.
     pub identity: Option<IdentityFiles>,
+    /// Certificates for clients that request a host name for which one of them is valid.
+    pub other_identities: Vec<IdentityFiles>,
     /// The authority that must have signed clients' certificates. Without it, clients need none.
     pub client_authority: Option<PathBuf>,
     /// How long a client's TLS handshake may take.
@@ -38,6 +43,27 @@ pub struct TlsConfig {
     pub backend_authority: Option<PathBuf>,
     /// The proxy's certificate for backends that request one.
     pub backend_identity: Option<IdentityFiles>,
+}
+
+/// The PROXY protocol, in which a load balancer reports the address of its client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProxyProtocol {
+    /// The addresses of the listeners, as they are written there. Each connection to one of them begins with a header.
+    pub listeners: Vec<String>,
+    /// The networks of the load balancers. Connections from elsewhere are closed. If empty, all are accepted.
+    pub from: Vec<Network>,
+    /// How long the header may take.
+    pub timeout: Duration,
+}
+
+/// One of several certificates and its key, as the file gives it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, expecting = "a table")]
+pub struct CertificateFiles {
+    /// The certificate, followed by the intermediate certificates.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
 }
 
 /// Why TLS settings cannot work, apart from errors in the files.
@@ -74,6 +100,7 @@ impl Default for TransportConfig {
             resolve_every: Duration::from_secs(30),
             lookup: Lookup::default(),
             tls: TlsConfig::default(),
+            proxy_protocol: ProxyProtocol::default(),
             control: None,
             take_over: None,
             hand_over_wait: Duration::from_secs(30),
@@ -85,11 +112,25 @@ impl Default for TlsConfig {
     fn default() -> TlsConfig {
         TlsConfig {
             identity: None,
+            other_identities: Vec::new(),
             client_authority: None,
             handshake_timeout: Duration::from_secs(5),
             backend_authority: None,
             backend_identity: None,
         }
+    }
+}
+
+impl Default for ProxyProtocol {
+    fn default() -> ProxyProtocol {
+        ProxyProtocol { listeners: Vec::new(), from: Vec::new(), timeout: Duration::from_secs(5) }
+    }
+}
+
+impl ProxyProtocol {
+    /// Whether each connection to this listener begins with a header.
+    pub(crate) fn applies_to(&self, listener: &Address) -> bool {
+        self.listeners.iter().any(|text| text.parse().is_ok_and(|address: Address| address == *listener))
     }
 }
 

@@ -19,6 +19,8 @@ pub enum ProxyError {
     Tls(#[from] net::TlsError),
     #[error(transparent)]
     TlsConfig(#[from] TlsConfigError),
+    #[error("cannot use {} for authentication: {fault}", .path.display())]
+    Auth { path: PathBuf, fault: String },
     #[error("{0}")]
     Io(#[from] io::Error),
     #[error("{0}")]

@@ -2,6 +2,7 @@
 //! and started.
 
 use crate::config::{Config, PoolConfig, RecordsConfig, ServerConfig, TransportConfig};
+use crate::control::auth::Auth;
 use crate::control::error::ProxyError;
 use crate::control::inherit::{Inheritance, Servers};
 use crate::control::listeners::{self, Opened};
@@ -21,7 +22,7 @@ use crate::observe::scraper::RequestHistograms;
 use crate::observe::stats::{Stats, settings};
 use crate::observe::tally::{CountedNames, ServerName, Tally};
 use crate::observe::watchdog::{Heartbeat, Watchdog};
-use crate::path::accept::{self, Acceptor, LoopPost};
+use crate::path::accept::{self, Acceptor, LoopPost, Relays};
 use crate::path::addresses::Addresses;
 use crate::path::backend::connection::BackendConnection;
 use crate::path::backend::connections::Connections;
@@ -106,8 +107,9 @@ impl Prepared {
     ) -> Result<Prepared, ProxyError> {
         let counts = itself.map_or_else(|| Arc::new(ProcessCounts::new(clock)), |old| old.counts.clone());
         let tally = Arc::new(Tally::new(Arc::new(counted_names(config)), config.loops));
+        let auth = Auth::load(config)?;
         let Resolved { backends, servers, resolver, warnings } =
-            resolve_backends(config, itself, tally.resolver.clone(), clock)?;
+            resolve_backends(config, &auth, itself, tally.resolver.clone(), clock)?;
         let same = servers.first_same();
         config.check_shared_servers(&same)?;
         let router = Arc::new(Router::new(config).with_servers(same));
@@ -121,14 +123,16 @@ impl Prepared {
         let before = itself.and_then(|old| old.log.as_ref());
         let log = Log::prepare(config, &stats, &is_stopping, before)?;
         let buckets = buckets(config, itself.map(|old| (&old.config, &old.buckets)), clock.now());
-        let clients_open = Arc::new(AtomicUsize::new(0));
+        let (clients_open, addresses) = (Arc::new(AtomicUsize::new(0)), Addresses::default());
         let (mut posts, mut loops) = (Vec::new(), Vec::new());
         for (index, heartbeat) in Heartbeat::of_loops(watchdog, config.loops).into_iter().enumerate() {
             let journal = journal(config, &stats, log.as_ref(), records.0.as_ref(), index);
             let limits = RateLimits::new(config, &buckets, &router, &tally.loops[index]);
             let own = (journal, limits);
-            let (post, parts) = build(config, &router, &backends, &stats, &inheritance.pending, own, index)?;
-            let event_loop = EventLoop::new(parts.poller, parts.mailbox, parts.core, clients_open.clone(), heartbeat);
+            let (post, mut parts) = build(config, &router, &backends, &stats, &inheritance.pending, own, index)?;
+            parts.core.settings.users.clone_from(&auth.users);
+            let shared = (clients_open.clone(), addresses.clone());
+            let event_loop = EventLoop::new(parts.poller, parts.mailbox, parts.core, shared, heartbeat);
             loops.push(Worker::prepare(format!("loop-{index}"), move || event_loop.run())?);
             posts.push(post);
         }
@@ -140,7 +144,8 @@ impl Prepared {
         let resolving = resolver.prepare(posts.clone())?;
         let listeners = std::mem::take(&mut sockets.listeners);
         let accept_counters = tally.accept.clone();
-        let (accept_post, acceptor) = prepare_accepting(listeners, &posts, &clients_open, config, accept_counters)?;
+        let shared = (clients_open.clone(), addresses);
+        let (accept_post, acceptor) = prepare_accepting(listeners, &posts, shared, config, accept_counters)?;
         Ok(Prepared {
             resolving,
             accept_post,
@@ -251,14 +256,18 @@ fn open_control(transport: &TransportConfig, itself: Option<&Running>) -> Result
 fn prepare_accepting(
     listeners: Vec<Listening>,
     loops: &[Post<LoopMessage>],
-    clients_open: &Arc<AtomicUsize>,
+    (clients_open, addresses): (Arc<AtomicUsize>, Addresses),
     config: &Config,
     counters: Arc<AcceptCounters>,
 ) -> io::Result<(Post<AcceptMessage>, Worker<()>)> {
     let poller = Poller::new()?;
     let (post, mailbox) = mailbox(&poller, accept::MAILBOX)?;
     let loops = loops.iter().cloned().map(LoopPost::new).collect();
-    let clients_open = clients_open.clone();
+    let header = &config.transport.proxy_protocol;
+    let relays = Relays {
+        listeners: listeners.iter().map(|listening| header.applies_to(listening.configured())).collect(),
+        networks: header.from.clone(),
+    };
     let acceptor = Acceptor {
         listeners,
         poller,
@@ -268,7 +277,8 @@ fn prepare_accepting(
         clients_max: config.clients_max,
         limits: config.client_limits.clone(),
         configured: Listeners::new(config),
-        addresses: Addresses::default(),
+        relays,
+        addresses,
         counters,
     };
     Ok((post, Worker::prepare("accept", move || acceptor.run())?))
@@ -285,6 +295,7 @@ struct Resolved {
 /// Parses the backends' addresses and resolves the names among them.
 fn resolve_backends(
     config: &Config,
+    auth: &Auth,
     itself: Option<&Running>,
     counters: Arc<NameCounters>,
     clock: &Clock,
@@ -294,18 +305,21 @@ fn resolve_backends(
     let servers = Servers::new(&targets);
     let mut resolver = Resolver::new(&targets, resolve_every, lookup, clock, servers.clone(), counters);
     let warnings = resolver.resolve_all(itself.map(|old| &old.servers));
-    Ok(Resolved { backends: backends(config, &targets, &resolver), servers, resolver, warnings })
+    Ok(Resolved { backends: backends(config, auth, &targets, &resolver), servers, resolver, warnings })
 }
 
 /// All backends, in the order of their numbers, with the addresses that are known so far.
-fn backends(config: &Config, targets: &[Target], resolver: &Resolver) -> Vec<Backend> {
+fn backends(config: &Config, auth: &Auth, targets: &[Target], resolver: &Resolver) -> Vec<Backend> {
     let reporter = resolver.reporter();
+    let with_login = config.pools.iter().zip(&auth.logins);
+    let logins: Vec<_> = with_login.flat_map(|(pool, login)| vec![login.clone(); pool.servers.len()]).collect();
     let backend_of = |(index, ((pool, server), target)): (usize, ((&PoolConfig, &ServerConfig), &Target))| Backend {
         index: index as u16,
         name: server.address.as_str().into(),
         is_drained: server.is_drained,
         endpoint: target.fixed().or_else(|| resolver.endpoint(index)),
         reporter: reporter.clone(),
+        login: logins[index].clone(),
         limits: BackendLimits {
             timeouts: pool.timeouts,
             failures: pool.failures,

@@ -1,6 +1,7 @@
 //! How backends are reached, and TLS for the listening sockets that need it.
 
 use crate::config::{Config, TlsConfig, TlsConfigError};
+use crate::control::auth::Auth;
 use crate::control::error::ProxyError;
 use net::{Address, ClientTls, Endpoint, Listening, ServerTls, TlsTo};
 use std::net::SocketAddr;
@@ -31,16 +32,17 @@ impl Target {
     }
 }
 
-/// Reads the TLS files of a configuration, as a start does.
+/// Reads the files that a configuration names, as a start does: those of TLS, and those with users and passwords.
 ///
 /// # Errors
 /// If a file is missing or cannot be used.
-pub fn check_tls_files(config: &Config) -> Result<(), ProxyError> {
+pub fn check_files(config: &Config) -> Result<(), ProxyError> {
     let tls = &config.transport.tls;
     targets(&config.backend_names(), tls)?;
     if let Some(identity) = &tls.identity {
-        ServerTls::load(identity, tls.client_authority.as_deref())?;
+        ServerTls::load_several(identity, &tls.other_identities, tls.client_authority.as_deref())?;
     }
+    Auth::load(config)?;
     Ok(())
 }
 
@@ -57,7 +59,7 @@ pub(crate) fn equip(listeners: &mut [Listening], config: &TlsConfig) -> Result<(
             (None, None) => return Ok(()),
         });
     };
-    let tls = ServerTls::load(identity, config.client_authority.as_deref())?;
+    let tls = ServerTls::load_several(identity, &config.other_identities, config.client_authority.as_deref())?;
     if listeners.peek().is_none() {
         return Err(TlsConfigError::NoListener.into());
     }

@@ -40,7 +40,7 @@ const POOL: &[&str] = &["pool"];
 const QUEUE: &[&str] = &["loop", "queue"];
 
 /// All metrics, in the order of the page.
-pub(crate) const ALL: [&Definition; 79] = [
+pub(crate) const ALL: [&Definition; 84] = [
     &STAGE,
     &REQUESTS,
     &KEYS,
@@ -58,6 +58,11 @@ pub(crate) const ALL: [&Definition; 79] = [
     &CLIENTS_REFUSED_ADDRESS,
     &CLIENTS_REFUSED_BINARY,
     &CLIENTS_TLS_FAILED,
+    &CLIENTS_AUTHENTICATED,
+    &CLIENTS_AUTH_FAILED,
+    &CLIENTS_UNAUTHENTICATED,
+    &CLIENTS_REFUSED_RELAY,
+    &CLIENTS_HEADER_FAILED,
     &CLIENTS_PAUSED,
     &CLIENTS_CLOSED,
     &HELD_BYTES,
@@ -163,6 +168,28 @@ pub(crate) const CLIENTS_REFUSED_BINARY: Definition = counter(
     "waystage_clients_refused_binary_total",
     &[],
     "Client connections closed because they began with a request of the binary protocol",
+);
+pub(crate) const CLIENTS_AUTHENTICATED: Definition =
+    counter("waystage_clients_authenticated_total", &[], "Client connections that have authenticated");
+pub(crate) const CLIENTS_AUTH_FAILED: Definition = counter(
+    "waystage_clients_auth_failed_total",
+    &[],
+    "Attempts of clients to authenticate with a wrong user or password",
+);
+pub(crate) const CLIENTS_UNAUTHENTICATED: Definition = counter(
+    "waystage_clients_unauthenticated_total",
+    &[],
+    "Lines from clients that were refused because the client had not authenticated",
+);
+pub(crate) const CLIENTS_REFUSED_RELAY: Definition = counter(
+    "waystage_clients_refused_relay_total",
+    &[],
+    "Client connections closed at once because their address is not in proxy-protocol-from",
+);
+pub(crate) const CLIENTS_HEADER_FAILED: Definition = counter(
+    "waystage_clients_header_failed_total",
+    &[],
+    "Client connections closed because they did not begin with a header of the PROXY protocol, or not in time",
 );
 pub(crate) const CLIENTS_PAUSED: Definition = counter(
     "waystage_clients_paused_total",
@@ -275,7 +302,7 @@ pub(crate) const BACKEND_CONNECTIONS_OPENED: Definition = counter(
 pub(crate) const BACKEND_CONNECTIONS_LOST: Definition = counter(
     "waystage_backend_connections_lost_total",
     &["pool", "backend", "reason"],
-    "Connections to the backend closed because replies timed out (timeout), because a reply did not fit its request (out_of_step), or lost or not opened (lost)",
+    "Connections to the backend closed because replies timed out (timeout), because a reply did not fit its request (out_of_step), because authentication failed (login), or lost or not opened (lost)",
 );
 pub(crate) const BACKEND_REQUESTS: Definition =
     counter("waystage_backend_requests_total", BACKEND, "Requests sent to the backend");

@@ -33,6 +33,11 @@ impl Continued for LoopCounters {
             clients_open: _,
             clients_tls_failed,
             clients_refused_binary,
+            clients_authenticated,
+            client_auth_failed,
+            client_unauthenticated,
+            clients_header_failed,
+            clients_refused_address,
             clients_paused,
             clients_closed_idle,
             clients_closed_request,
@@ -61,6 +66,11 @@ impl Continued for LoopCounters {
             clients_accepted,
             clients_tls_failed,
             clients_refused_binary,
+            clients_authenticated,
+            client_auth_failed,
+            client_unauthenticated,
+            clients_header_failed,
+            clients_refused_address,
             clients_paused,
             clients_closed_idle,
             clients_closed_request,
@@ -129,6 +139,7 @@ impl Continued for BackendCounters {
             timeouts,
             lost,
             out_of_step,
+            unauthenticated,
             tls_failed,
             is_up: _,
             is_open: _,
@@ -152,6 +163,7 @@ impl Continued for BackendCounters {
             timeouts,
             lost,
             out_of_step,
+            unauthenticated,
             tls_failed,
             ejections,
             invalidations_sent,
@@ -170,8 +182,8 @@ impl Continued for QueueCounters {
 
 impl Continued for AcceptCounters {
     fn counters(&self) -> Vec<&Counter> {
-        let AcceptCounters { refused, refused_address, pauses } = self;
-        vec![refused, refused_address, pauses]
+        let AcceptCounters { refused, refused_address, refused_relay, pauses } = self;
+        vec![refused, refused_address, refused_relay, pauses]
     }
 }
 

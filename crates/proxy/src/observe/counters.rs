@@ -28,6 +28,14 @@ pub(crate) struct LoopCounters {
     pub(crate) clients_tls_failed: Counter,
     /// Clients that were refused because they speak the binary protocol.
     pub(crate) clients_refused_binary: Counter,
+    /// Clients that have authenticated, attempts that failed, and other requests before the authentication.
+    pub(crate) clients_authenticated: Counter,
+    pub(crate) client_auth_failed: Counter,
+    pub(crate) client_unauthenticated: Counter,
+    /// Clients that did not begin with the header of a load balancer, or not in time.
+    pub(crate) clients_header_failed: Counter,
+    /// Clients behind a load balancer that were closed because their address had too many.
+    pub(crate) clients_refused_address: Counter,
     /// How often the proxy stopped reading from a client that had too much in flight or unread.
     pub(crate) clients_paused: Counter,
     /// Clients closed by a timeout: idle, with an unfinished request, or with unread replies.
@@ -66,6 +74,8 @@ pub(crate) struct AcceptCounters {
     pub(crate) refused: Counter,
     /// Clients closed at once because their address had too many.
     pub(crate) refused_address: Counter,
+    /// Clients closed at once because their address is not that of a load balancer.
+    pub(crate) refused_relay: Counter,
     /// Pauses because the kernel had no descriptor left.
     pub(crate) pauses: Counter,
 }
@@ -148,10 +158,15 @@ pub(crate) enum Loss {
     Lost,
     /// It could not be opened.
     Unreachable,
+    /// The server has refused the user and the password.
+    LoginRefused,
+    /// The server requires a user and a password, and the proxy has none for it.
+    LoginRequired,
 }
 
 impl Loss {
-    const ALL: [Loss; 4] = [Loss::Timeout, Loss::OutOfStep, Loss::Lost, Loss::Unreachable];
+    const ALL: [Loss; 6] =
+        [Loss::Timeout, Loss::OutOfStep, Loss::Lost, Loss::Unreachable, Loss::LoginRefused, Loss::LoginRequired];
 
     /// The loss with this code, as `BackendCounters::last_loss` has it.
     pub(crate) fn of_code(code: u64) -> Option<Loss> {
@@ -165,6 +180,8 @@ impl Loss {
             Loss::OutOfStep => "out_of_step",
             Loss::Lost => "lost",
             Loss::Unreachable => "unreachable",
+            Loss::LoginRefused => "login_refused",
+            Loss::LoginRequired => "login_required",
         }
     }
 
@@ -175,6 +192,8 @@ impl Loss {
             Loss::OutOfStep => "a reply did not fit its request",
             Loss::Lost => "its connection was lost",
             Loss::Unreachable => "it cannot be connected to",
+            Loss::LoginRefused => "it refuses the user and password in server-auth-file",
+            Loss::LoginRequired => "it requires a user and password; give its pool a server-auth-file",
         }
     }
 }
@@ -203,6 +222,8 @@ pub(crate) struct BackendCounters {
     pub(crate) lost: Counter,
     /// Lost connections whose replies did not fit their requests.
     pub(crate) out_of_step: Counter,
+    /// Connections closed because the server did not accept the authentication, or required one.
+    pub(crate) unauthenticated: Counter,
     /// Lost connections on which TLS failed.
     pub(crate) tls_failed: Counter,
     /// Connections that accept requests.
@@ -283,6 +304,11 @@ impl LoopCounters {
             clients_open: Counter::default(),
             clients_tls_failed: Counter::default(),
             clients_refused_binary: Counter::default(),
+            clients_authenticated: Counter::default(),
+            client_auth_failed: Counter::default(),
+            client_unauthenticated: Counter::default(),
+            clients_header_failed: Counter::default(),
+            clients_refused_address: Counter::default(),
             clients_paused: Counter::default(),
             clients_closed_idle: Counter::default(),
             clients_closed_request: Counter::default(),

@@ -116,9 +116,16 @@ impl Snapshot {
         page.sample(&catalogue::CLIENTS_MAX, self.subject.clients_max as u64)?;
         page.sample(&catalogue::CLIENTS_ACCEPTED, self.sum(|loops| &loops.clients_accepted))?;
         page.sample(&catalogue::CLIENTS_REFUSED, self.sums.of_accept(|accept| &accept.refused))?;
-        page.sample(&catalogue::CLIENTS_REFUSED_ADDRESS, self.sums.of_accept(|accept| &accept.refused_address))?;
+        let behind_relays = self.sum(|loops| &loops.clients_refused_address);
+        let refused = self.sums.of_accept(|accept| &accept.refused_address) + behind_relays;
+        page.sample(&catalogue::CLIENTS_REFUSED_ADDRESS, refused)?;
         page.sample(&catalogue::CLIENTS_REFUSED_BINARY, self.sum(|loops| &loops.clients_refused_binary))?;
         page.sample(&catalogue::CLIENTS_TLS_FAILED, self.sum(|loops| &loops.clients_tls_failed))?;
+        page.sample(&catalogue::CLIENTS_AUTHENTICATED, self.sum(|loops| &loops.clients_authenticated))?;
+        page.sample(&catalogue::CLIENTS_AUTH_FAILED, self.sum(|loops| &loops.client_auth_failed))?;
+        page.sample(&catalogue::CLIENTS_UNAUTHENTICATED, self.sum(|loops| &loops.client_unauthenticated))?;
+        page.sample(&catalogue::CLIENTS_REFUSED_RELAY, self.sums.of_accept(|accept| &accept.refused_relay))?;
+        page.sample(&catalogue::CLIENTS_HEADER_FAILED, self.sum(|loops| &loops.clients_header_failed))?;
         page.sample(&catalogue::CLIENTS_PAUSED, self.sum(|loops| &loops.clients_paused))?;
         self.memory(page)?;
         page.sample(&catalogue::ACCEPT_PAUSES, self.sums.of_accept(|accept| &accept.pauses))?;
@@ -216,10 +223,11 @@ impl Snapshot {
             let values = each.clone().map(|(index, labels)| (labels, Number::Whole(sum(index, &field))));
             page.samples(definition, values)?;
         }
-        let lost: [(&str, Field); 3] = [
+        let lost: [(&str, Field); 4] = [
             ("timeout", |backend| &backend.timeouts),
             ("lost", |backend| &backend.lost),
             ("out_of_step", |backend| &backend.out_of_step),
+            ("login", |backend| &backend.unauthenticated),
         ];
         let lost = each.clone().flat_map(|(index, labels)| {
             lost.map(|(reason, field)| {

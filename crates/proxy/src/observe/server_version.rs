@@ -32,10 +32,11 @@ impl ServerVersion {
     }
 }
 
-/// The text of the reply to `version`: the lowest version of the servers that have answered these loops, then the proxy's own.
+/// The text of the reply to `version`: the lowest version of the servers that have answered these loops. Nothing else, because some
+/// clients read its last three numbers, and others expect one word.
 pub(crate) fn version_text<'l>(loops: impl IntoIterator<Item = &'l LoopCounters>) -> String {
     let ServerVersion(code) = ServerVersion::lowest(loops).unwrap_or(UNTIL_KNOWN);
-    format!("{}.{}.{}-waystage-{}", code >> 32, (code >> 16) & 0xffff, code & 0xffff, env!("CARGO_PKG_VERSION"))
+    format!("{}.{}.{}", code >> 32, (code >> 16) & 0xffff, code & 0xffff)
 }
 
 #[cfg(test)]
@@ -64,11 +65,10 @@ mod tests {
     #[test]
     fn the_lowest_known_version_is_reported() {
         let loops = LoopCounters::new(1, 3, 0);
-        let own = env!("CARGO_PKG_VERSION");
-        assert_eq!(version_text([&loops]), format!("1.6.0-waystage-{own}"));
+        assert_eq!(version_text([&loops]), "1.6.0");
         for (backend, line, expected) in [(1, "VERSION 1.6.40\r\n", "1.6.40"), (0, "VERSION 1.6.9\r\n", "1.6.9")] {
             loops.backends[backend].version.set(ServerVersion::of_reply(line.as_bytes()).unwrap().code());
-            assert_eq!(version_text([&loops]), format!("{expected}-waystage-{own}"));
+            assert_eq!(version_text([&loops]), expected);
         }
     }
 }

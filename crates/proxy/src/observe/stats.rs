@@ -76,6 +76,7 @@ impl Stats {
         stat(out, "rusage_user", &format!("{:.6}", usage.user_s));
         stat(out, "rusage_system", &format!("{:.6}", usage.system_s));
         self.commands(sums, out);
+        stat(out, "waystage_version", env!("CARGO_PKG_VERSION"));
         self.policies(sums, out);
     }
 
@@ -91,6 +92,8 @@ impl Stats {
             (both(|counters| &counters.hits), both(|counters| &counters.misses))
         };
         let (gets, deletes, touches) = (found(&GETS), found(&[Verb::Delete, Verb::Md]), found(&TOUCHES));
+        let (authenticated, refused) =
+            (sum(|counters| &counters.clients_authenticated), sum(|counters| &counters.client_auth_failed));
         let (incrs, decrs, cas) = (found(&[Verb::Incr, Verb::Ma]), found(&[Verb::Decr]), found(&[Verb::Cas]));
         let lines = [
             ("max_connections", self.clients_max as u64),
@@ -115,6 +118,8 @@ impl Stats {
             ("cas_badval", sum(|counters| &counters.cas_conflicts)),
             ("touch_hits", touches.0),
             ("touch_misses", touches.1),
+            ("auth_cmds", authenticated + refused),
+            ("auth_errors", refused),
             ("bytes_read", sum(|counters| &counters.received_bytes)),
             ("bytes_written", sum(|counters| &counters.replied_bytes)),
             ("limit_maxbytes", 0),

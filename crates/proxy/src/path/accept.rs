@@ -5,10 +5,11 @@ use crate::config::ClientLimits;
 use crate::observe::counters::AcceptCounters;
 use crate::path::addresses::Addresses;
 use crate::path::listeners::{Listener, Listeners};
-use crate::path::messages::{AcceptMessage, ClientOrigin, LoopMessage};
-use net::{Connection, Listening, Mailbox, Poller, Post, Ready, Refused, Token};
+use crate::path::messages::{AcceptMessage, ClientOrigin, LoopMessage, Moving};
+use net::{ClientAddress, Connection, Listening, Mailbox, Network, Poller, Post, Ready, Refused, Token};
 use std::collections::VecDeque;
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -33,8 +34,26 @@ pub(crate) struct Acceptor {
     pub(crate) clients_max: usize,
     pub(crate) limits: ClientLimits,
     pub(crate) configured: Listeners,
+    pub(crate) relays: Relays,
     pub(crate) addresses: Addresses,
     pub(crate) counters: Arc<AcceptCounters>,
+}
+
+/// The load balancers that report the addresses of their clients.
+#[derive(Debug)]
+pub(crate) struct Relays {
+    /// By listener: whether connections to it come from load balancers.
+    pub(crate) listeners: Vec<bool>,
+    /// Their networks. If there are none, every connection may be one of theirs.
+    pub(crate) networks: Vec<Network>,
+}
+
+impl Relays {
+    /// Whether a connection may be one of theirs. Who can connect to a unix socket is decided by its file.
+    fn allow(&self, connection: &Connection, is_unix: bool) -> bool {
+        let is_known = |address: IpAddr| self.networks.iter().any(|network| network.contains(address));
+        is_unix || self.networks.is_empty() || connection.peer_address().is_some_and(|address| is_known(address.ip()))
+    }
 }
 
 /// The way to one loop.
@@ -99,13 +118,14 @@ impl Acceptor {
                         // Nobody listens any more when the sender is dropped.
                         drop(sender);
                     }
-                    AcceptMessage::Adopt { connection, listener } => {
+                    AcceptMessage::Adopt(client) => {
+                        let Moving { connection, listener, address, admission } = *client;
                         // The commands that a client may use do not matter when it leaves: it sends no more requests.
                         let (listener, origin) = match self.configured.adopt(&listener) {
-                            Some(listener) => (listener, ClientOrigin::Moved),
+                            Some(listener) => (listener, ClientOrigin::Moved(admission)),
                             None => (self.configured.at(usize::MAX), ClientOrigin::Leaving),
                         };
-                        self.hand_over(*connection, number, listener, origin);
+                        self.hand_over(connection, address, number, listener, origin);
                         number = number.wrapping_add(1);
                     }
                     AcceptMessage::Lend(sender) => {
@@ -140,13 +160,19 @@ impl Acceptor {
         for _ in 0..ACCEPTED_PER_TURN {
             match self.listeners[index].accept() {
                 Ok(connection) => {
+                    let is_relayed = self.relays.listeners[index];
+                    let is_unix = self.listeners[index].address().host_port().is_none();
                     // Beyond the limit a client is closed at once, so that it can try elsewhere instead of waiting.
                     if self.clients_open.load(Ordering::Relaxed) >= self.clients_max {
                         self.counters.refused.add(1);
-                    } else if self.has_too_many(&connection) {
+                    } else if is_relayed && !self.relays.allow(&connection, is_unix) {
+                        self.counters.refused_relay.add(1);
+                    } else if !is_relayed && self.has_too_many(&connection) {
                         self.counters.refused_address.add(1);
                     } else {
-                        self.hand_over(connection, *number, self.configured.at(index), ClientOrigin::New);
+                        let origin = if is_relayed { ClientOrigin::Relayed } else { ClientOrigin::New };
+                        let listener = self.configured.at(index);
+                        self.hand_over(connection, ClientAddress::OfPeer, *number, listener, origin);
                         *number = number.wrapping_add(1);
                     }
                 }
@@ -164,16 +190,26 @@ impl Acceptor {
     }
 
     /// Gives a client to a loop. If the mailbox is full, the client waits.
-    fn hand_over(&mut self, connection: Connection, number: u32, listener: Listener, origin: ClientOrigin) {
+    fn hand_over(
+        &mut self,
+        connection: Connection,
+        address: ClientAddress,
+        number: u32,
+        listener: Listener,
+        origin: ClientOrigin,
+    ) {
         let index = number as usize % self.loops.len();
         if !self.limits.keepalive.is_zero() {
             connection.set_keepalive(self.limits.keepalive);
         }
-        let address = connection.peer_address().filter(|_| self.limits.per_address > 0);
-        let permit = address.map(|address| self.addresses.enter(address.ip()));
+        // The address of a client behind a load balancer is not known yet.
+        let is_counted = self.limits.per_address > 0 && origin != ClientOrigin::Relayed;
+        let counted = connection.client_address(address).filter(|_| is_counted);
+        let permit = counted.map(|address| self.addresses.enter(address.ip()));
         self.clients_open.fetch_add(1, Ordering::Relaxed);
         let connection = Box::new(connection);
-        self.loops[index].waiting.push_back(LoopMessage::Client { connection, number, permit, listener, origin });
+        let client = LoopMessage::Client { connection, number, address, permit, listener, origin };
+        self.loops[index].waiting.push_back(client);
         self.give(index);
     }
 

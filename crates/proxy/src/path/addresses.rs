@@ -25,6 +25,18 @@ impl Addresses {
         Permit { addresses: self.clone(), address }
     }
 
+    /// Counts one more client of an address, unless it has `most` already.
+    pub(crate) fn try_enter(&self, address: IpAddr, most: usize) -> Option<Permit> {
+        let address = address.to_canonical();
+        let mut counts = self.lock();
+        let count = counts.entry(address).or_default();
+        if *count >= most {
+            return None;
+        }
+        *count += 1;
+        Some(Permit { addresses: self.clone(), address })
+    }
+
     /// The number of clients of an address.
     pub(crate) fn count(&self, address: IpAddr) -> usize {
         self.lock().get(&address.to_canonical()).copied().unwrap_or(0)
@@ -60,7 +72,9 @@ mod tests {
         assert_eq!((addresses.count(address("10.0.0.1")), addresses.count(address("10.0.0.2"))), (2, 0));
         drop(first);
         assert_eq!(addresses.count(address("10.0.0.1")), 1);
-        drop(second);
+        let third = addresses.try_enter(address("10.0.0.1"), 2).unwrap();
+        assert!(addresses.try_enter(address("::ffff:10.0.0.1"), 2).is_none());
+        drop((second, third));
         assert!(addresses.lock().is_empty());
     }
 }

@@ -117,6 +117,13 @@ impl Clients {
         self.unknown += 1;
     }
 
+    /// Records the address of a client, which a load balancer has reported.
+    pub(crate) fn set_address(&mut self, session: SessionRef, address: Option<IpAddr>) {
+        if let Some(client) = self.of(session) {
+            client.address = address;
+        }
+    }
+
     /// The client has disconnected.
     pub(crate) fn close(&mut self, session: SessionRef) {
         self.buffers_changed(session, 0, 0);

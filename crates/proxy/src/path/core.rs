@@ -4,6 +4,7 @@
 use crate::config::{ClientLimits, Config, PartFailure, Stamps};
 use crate::observe::server_version::version_text;
 use crate::observe::stats::Stats;
+use crate::path::auth::Users;
 use crate::path::dispatch::dispatcher::Dispatcher;
 use crate::path::job::{FollowUp, JobId, NextStep, SessionRef};
 use crate::path::jobs::{AnsweredJobs, Jobs, Time};
@@ -17,6 +18,7 @@ use crate::path::rate_limits::RateLimits;
 use crate::replication::keeps_order;
 use clock::{Clock, Nanos, Stage, StageClock};
 use records::{Outcome, is_sampled};
+use std::sync::Arc;
 use std::time::Duration;
 use wire::{Limits, MetaCode, ParsedRequest, Reply, Request, Verb, parse_request};
 
@@ -31,6 +33,7 @@ pub(crate) struct SessionSettings {
     /// Whether writes can have later steps, in a warm-up or failover pool, which must not change their order.
     pub(crate) has_steps: bool,
     pub(crate) handshake_timeout: Duration,
+    pub(crate) header_timeout: Duration,
     pub(crate) client_window: usize,
     /// Whether clients move to the loops of a new configuration: sessions take no more requests.
     pub(crate) is_moving: bool,
@@ -38,6 +41,8 @@ pub(crate) struct SessionSettings {
     pub(crate) limits: ClientLimits,
     pub(crate) listeners: Listeners,
     pub(crate) wire: Limits,
+    /// The users whose clients are served; none if clients need not authenticate.
+    pub(crate) users: Option<Arc<Users>>,
 }
 
 /// Everything behind the sessions of one event loop.
@@ -85,7 +90,7 @@ pub(crate) struct Arrival {
 }
 
 impl SessionSettings {
-    /// Takes what sessions need from the configuration.
+    /// Takes what sessions need from the configuration, apart from the users, who are in a file.
     pub(crate) fn new(config: &Config) -> SessionSettings {
         SessionSettings {
             stamps: config.stamps,
@@ -94,12 +99,14 @@ impl SessionSettings {
             has_warm_up: config.pools.iter().any(|pool| pool.warm_up.is_some()),
             has_steps: config.pools.iter().any(|pool| pool.warm_up.is_some() || pool.failover_pool.is_some()),
             handshake_timeout: config.transport.tls.handshake_timeout,
+            header_timeout: config.transport.proxy_protocol.timeout,
             client_window: config.client_window,
             is_moving: false,
             client_buffer_bytes: config.client_buffer_bytes,
             limits: config.client_limits.clone(),
             listeners: Listeners::new(config),
             wire: Limits { value_bytes: config.value_bytes, ..Limits::default() },
+            users: None,
         }
     }
 }

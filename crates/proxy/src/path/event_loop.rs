@@ -6,16 +6,20 @@
 //! ```
 //! Everything that is readable is read before anything is written, so all bytes for one socket are written with one call.
 
+mod header;
+mod openings;
+
 use crate::observe::histograms::StageHistograms;
 use crate::observe::watchdog::Heartbeat;
-use crate::path::addresses::Permit;
+use crate::path::addresses::{Addresses, Permit};
 use crate::path::core::{Core, reuse};
+use crate::path::event_loop::openings::Openings;
 use crate::path::job::{JobId, SessionRef};
 use crate::path::listeners::Listener;
-use crate::path::messages::{AcceptMessage, ClientOrigin, DrainLimits, LoopMessage, NewestAcceptor};
+use crate::path::messages::{AcceptMessage, ClientOrigin, DrainLimits, LoopMessage, Moving, NewestAcceptor};
 use crate::path::session::{Gone, Progress, Session};
 use clock::Nanos;
-use net::{Buffers, Connection, Mailbox, Poller, Ready, Refused, Token};
+use net::{Buffers, ClientAddress, Connection, Mailbox, Poller, Ready, Refused, Token};
 use slab::Slab;
 use std::collections::VecDeque;
 use std::io;
@@ -58,9 +62,11 @@ pub(crate) struct EventLoop {
     checks: VecDeque<(Nanos, u32, u32)>,
     /// The time between two checks of a session, if any timeout is on.
     check_interval: Option<Duration>,
-    /// Sessions in a TLS handshake: the deadline, slot and number of each.
-    handshakes: VecDeque<(Nanos, usize, u32)>,
+    /// Sessions before their first request.
+    openings: Openings,
     clients_open: Arc<AtomicUsize>,
+    /// Counts the clients of each address, together with the acceptor and the other loops.
+    addresses: Addresses,
     /// Shows the service manager that the loop turns, if it expects that.
     heartbeat: Option<Heartbeat>,
     draining: Option<DrainLimits>,
@@ -88,7 +94,7 @@ impl EventLoop {
         poller: Poller,
         mailbox: Mailbox<LoopMessage>,
         core: Core,
-        clients_open: Arc<AtomicUsize>,
+        (clients_open, addresses): (Arc<AtomicUsize>, Addresses),
         heartbeat: Option<Heartbeat>,
     ) -> EventLoop {
         let check_interval = core.settings.limits.shortest_timeout().map(|timeout| timeout / CHECKS_PER_TIMEOUT);
@@ -103,8 +109,9 @@ impl EventLoop {
             closing: VecDeque::new(),
             checks: VecDeque::new(),
             check_interval,
-            handshakes: VecDeque::new(),
+            openings: Openings::default(),
             clients_open,
+            addresses,
             heartbeat,
             draining: None,
             next_check: Nanos::UNSET,
@@ -183,7 +190,7 @@ impl EventLoop {
         let mut next = self.drain_deadline();
         next = next.min(self.closing.front().map_or(Nanos::NEVER, |&(until, _, _)| until));
         next = next.min(self.checks.front().map_or(Nanos::NEVER, |&(at, _, _)| at.max(self.next_check)));
-        next = next.min(self.handshakes.front().map_or(Nanos::NEVER, |&(until, _, _)| until));
+        next = next.min(self.openings.deadline());
         next = next.min(self.core.dispatcher.deadline());
         next = next.min(self.heartbeat.as_ref().map_or(Nanos::NEVER, Heartbeat::due));
         if !self.moving.is_empty() {
@@ -208,7 +215,7 @@ impl EventLoop {
         dispatcher.connections().tick(&self.poller, &mut answered, time.turn);
         dispatcher.tick(&mut answered, time);
         self.end_closing();
-        self.end_handshakes();
+        self.end_openings();
     }
 
     /// If this process was stopped during the turn that began then, or the wait after it, clients may have sent something that the loop
@@ -251,21 +258,6 @@ impl EventLoop {
         }
     }
 
-    /// Closes the connections of clients whose TLS handshake did not end in time.
-    fn end_handshakes(&mut self) {
-        while let Some(&(until, slot, number)) = self.handshakes.front() {
-            if until > self.core.turn {
-                return;
-            }
-            self.handshakes.pop_front();
-            let session = self.sessions.get_mut(slot).filter(|session| session.number() == number);
-            if session.is_some_and(|session| session.connection().is_handshaking()) {
-                self.core.journal.counters.clients_tls_failed.add(1);
-                self.remove(slot);
-            }
-        }
-    }
-
     fn flush_backends(&mut self) {
         let (dispatcher, mut answered, time) = self.core.parts();
         dispatcher.flush(&mut answered, time);
@@ -274,13 +266,11 @@ impl EventLoop {
     fn handle_messages(&mut self) {
         while let Some(message) = self.mailbox.take() {
             match message {
-                LoopMessage::Client { connection, number, permit, listener, origin } => {
+                LoopMessage::Client { connection, number, address, permit, listener, origin } => {
                     // A client that moves was counted when it was accepted.
-                    self.core.journal.counters.clients_accepted.add(u64::from(origin == ClientOrigin::New));
-                    let added = self.add_client(*connection, (number, listener), permit);
-                    if let Some(slot) = added.filter(|_| origin == ClientOrigin::Leaving) {
-                        self.sessions[slot].leave();
-                    }
+                    let is_new = matches!(origin, ClientOrigin::New | ClientOrigin::Relayed);
+                    self.core.journal.counters.clients_accepted.add(u64::from(is_new));
+                    self.add_client(*connection, (number, listener), (address, permit), origin);
                 }
                 LoopMessage::BackendMoved { backend, endpoint } => {
                     let (dispatcher, mut answered, time) = self.core.parts();
@@ -307,19 +297,19 @@ impl EventLoop {
         &mut self,
         mut connection: Connection,
         (number, listener): (u32, Listener),
-        permit: Option<Permit>,
-    ) -> Option<usize> {
+        (address, permit): (ClientAddress, Option<Permit>),
+        origin: ClientOrigin,
+    ) {
         let entry = self.sessions.vacant_entry();
         let slot = entry.key();
         let is_logged = self.core.journal.logs_slow_requests();
-        let address = connection.peer_address().filter(|_| is_logged).map(|address| address.ip());
+        let logged = connection.client_address(address).filter(|_| is_logged).map(|address| address.ip());
         if self.poller.add(&mut connection, Token(FIRST_SESSION + slot)).is_ok() {
-            if connection.is_handshaking() {
-                self.handshakes.push_back((self.core.turn + self.core.settings.handshake_timeout, slot, number));
-            }
-            let mut session = Session::new(connection, (slot as u32, number, listener), permit, self.core.turn);
+            let name = (slot as u32, number, listener);
+            let mut session = Session::new(connection, name, (address, permit), self.core.turn);
+            self.openings.begin(&mut session, origin, &self.core);
             session.begin_paused();
-            self.core.jobs.clients.open(session.reference(), address);
+            self.core.jobs.clients.open(session.reference(), logged);
             if self.core.jobs.clients.is_crowded() {
                 self.core.dispatcher.open_bulk(self.core.turn);
             }
@@ -331,10 +321,8 @@ impl EventLoop {
             if self.draining.is_some() {
                 self.stop_reading(slot);
             }
-            Some(slot)
         } else {
             self.clients_open.fetch_sub(1, Ordering::Relaxed);
-            None
         }
     }
 
@@ -378,6 +366,9 @@ impl EventLoop {
 
     fn receive(&mut self, slot: usize) {
         let Some(session) = self.sessions.get_mut(slot) else { return };
+        if session.awaits_header() {
+            return self.receive_header(slot);
+        }
         match session.receive(&mut self.buffers, &mut self.core) {
             Ok(Progress::More) => self.again.push(slot),
             Ok(_) => {}
@@ -481,11 +472,12 @@ impl EventLoop {
         self.core.jobs.clients.close(session.reference());
         let number = session.number();
         let listener = self.core.settings.listeners.leave(session.listener());
+        let (address, admission) = (session.reported_address(), session.admission());
         let mut connection = session.into_connection();
         match self.poller.remove(&mut connection) {
             Ok(()) => {
-                let connection = Box::new(connection);
-                self.moving.push_back((number, AcceptMessage::Adopt { connection, listener }));
+                let client = Box::new(Moving { connection, listener, address, admission });
+                self.moving.push_back((number, AcceptMessage::Adopt(client)));
             }
             Err(_) => _ = self.clients_open.fetch_sub(1, Ordering::Relaxed),
         }
@@ -513,10 +505,10 @@ impl EventLoop {
         self.core.settings.is_moving = false;
         self.core.jobs.clients.notes_idle = false;
         for (number, message) in std::mem::take(&mut self.moving) {
-            if let AcceptMessage::Adopt { connection, listener } = message
-                && let Some(listener) = self.core.settings.listeners.adopt(&listener)
-            {
-                _ = self.add_client(*connection, (number, listener), None);
+            let AcceptMessage::Adopt(client) = message else { continue };
+            let Moving { connection, listener, address, admission } = *client;
+            if let Some(listener) = self.core.settings.listeners.adopt(&listener) {
+                self.add_client(connection, (number, listener), (address, None), ClientOrigin::Moved(admission));
             }
         }
     }

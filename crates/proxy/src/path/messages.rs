@@ -4,7 +4,7 @@ use crate::observe::histograms::HistogramRequest;
 use crate::path::addresses::Permit;
 use crate::path::listeners::{FormerListener, Listener};
 use clock::Nanos;
-use net::{Connection, Endpoint, Inherited, Post, Refused};
+use net::{ClientAddress, Connection, Endpoint, Inherited, Post, Refused};
 use std::io;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,8 +15,8 @@ use std::time::Duration;
 pub(crate) enum AcceptMessage {
     /// Send duplicates of the listening sockets, for another process or another configuration.
     Lend(SyncSender<io::Result<Vec<Inherited>>>),
-    /// Accept this client, which another set of loops has served until now. `listener` is where it has connected.
-    Adopt { connection: Box<Connection>, listener: FormerListener },
+    /// Accept this client, which another set of loops has served until now.
+    Adopt(Box<Moving>),
     /// Stop accepting, and leave the files of unix sockets to the process that listens now. The sender is dropped when accepting
     /// has stopped. Clients are still adopted, and move on with those of this configuration.
     Retire(SyncSender<()>),
@@ -24,13 +24,38 @@ pub(crate) enum AcceptMessage {
     Stop,
 }
 
+/// A client that moves to another set of loops.
+#[derive(Debug)]
+pub(crate) struct Moving {
+    pub(crate) connection: Connection,
+    /// Where it has connected.
+    pub(crate) listener: FormerListener,
+    pub(crate) address: ClientAddress,
+    pub(crate) admission: Admission,
+}
+
+/// How far a client is before its first request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// The header of a load balancer is expected.
+    Header,
+    /// The first byte is expected, which shows the protocol, and the authentication if clients need one.
+    New,
+    /// It was served, and needed no authentication.
+    Open,
+    /// It has authenticated.
+    Authenticated,
+}
+
 /// From where a client comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClientOrigin {
     /// It was accepted.
     New,
+    /// It was accepted, and begins with the header of a load balancer.
+    Relayed,
     /// Another set of loops has served it until now.
-    Moved,
+    Moved(Admission),
     /// As above, and its listener is gone, so that it is not known which pool it would use: it receives its replies and is closed.
     Leaving,
 }
@@ -42,6 +67,7 @@ pub(crate) enum LoopMessage {
     Client {
         connection: Box<Connection>,
         number: u32,
+        address: ClientAddress,
         permit: Option<Permit>,
         listener: Listener,
         origin: ClientOrigin,

@@ -4,6 +4,7 @@
 //! While a client does not read its replies, or has too many requests in flight, the proxy does not read from it.
 
 mod allowed;
+mod enter;
 mod lines;
 mod open_line;
 mod queue;
@@ -12,18 +13,23 @@ mod read_again;
 mod refuse;
 mod replies;
 mod timeouts;
+mod visitor;
+
+pub(crate) use visitor::NoHeader;
 
 use crate::path::addresses::Permit;
 use crate::path::core::{Arrival, Core};
 use crate::path::job::{Job, JobId, SessionRef};
 use crate::path::leg_request::is_read;
 use crate::path::listeners::Listener;
+use crate::path::messages::Admission;
 use crate::path::order::Access;
 use crate::path::session::open_line::{FIRST_KEY_BYTES, FIRST_KEYS_MAX, may_change_values};
 use crate::path::session::queue::JobQueue;
 use crate::path::session::rare::Rare;
+use crate::path::session::visitor::Visitor;
 use clock::Nanos;
-use net::{Buffers, Connection, Filled, is_tls_failure};
+use net::{Buffers, ClientAddress, Connection, Filled, is_tls_failure};
 use wire::{ParsedRequest, Request, RequestError, Verb, parse_request};
 
 /// The most bytes read from one client before other clients get their turn.
@@ -39,15 +45,14 @@ pub(crate) struct Session {
     number: u32,
     listener: Listener,
     port: u16,
-    /// Before the first request, it is 0: the first byte shows the protocol.
     next_sequence: u32,
+    admission: Admission,
     queue: JobQueue,
     /// When the last read returned.
     received: Nanos,
     /// When the client last read something, or had nothing to read.
     delivered: Nanos,
-    /// Counts the client for its address.
-    _permit: Option<Box<Permit>>,
+    visitor: Option<Box<Visitor>>,
     /// No more requests are accepted: after `quit`, an unparsable request or the end of the input.
     is_ending: bool,
     is_paused: bool,
@@ -70,7 +75,8 @@ pub(crate) struct Session {
     /// The highest sequence number of a request that backends have answered; only where writes can fail over.
     last_answer: u32,
     /// The sequence number of the last request that may have changed a value.
-    last_write: Option<u32>,
+    last_write: u32,
+    has_written: bool,
     rare: Rare,
 }
 
@@ -105,10 +111,10 @@ impl Session {
     pub(crate) fn new(
         connection: Connection,
         (slot, number, listener): (u32, u32, Listener),
-        permit: Option<Permit>,
+        (address, permit): (ClientAddress, Option<Permit>),
         now: Nanos,
     ) -> Session {
-        let port = connection.peer_address().map_or(0, |address| address.port());
+        let port = connection.client_address(address).map_or(0, |address| address.port());
         Session {
             connection,
             slot,
@@ -116,10 +122,11 @@ impl Session {
             listener,
             port,
             next_sequence: 0,
+            admission: Admission::New,
             queue: JobQueue::default(),
             received: now,
             delivered: now,
-            _permit: permit.map(Box::new),
+            visitor: Visitor::new(address, permit),
             is_ending: false,
             is_paused: false,
             in_flight_access: Access::Local,
@@ -132,7 +139,8 @@ impl Session {
             key_bytes: FIRST_KEY_BYTES,
             keys_max: FIRST_KEYS_MAX,
             last_answer: 0,
-            last_write: None,
+            last_write: 0,
+            has_written: false,
             rare: Rare::default(),
         }
     }
@@ -174,7 +182,8 @@ impl Session {
     }
 
     fn is_quiet(&self) -> bool {
-        let is_open = !self.is_ending && !self.is_input_done && !self.is_closing && !self.connection.is_handshaking();
+        let has_begun = !self.connection.is_handshaking() && !self.awaits_header();
+        let is_open = !self.is_ending && !self.is_input_done && !self.is_closing && has_begun;
         self.queue.is_delivered() && is_open && !self.rare.is_in_request()
     }
 
@@ -337,8 +346,8 @@ impl Session {
     /// Parses and submits one request.
     fn take_request(&mut self, unread: &[u8], core: &mut Core) -> Taken {
         let command_bytes = core.settings.wire.command_bytes;
-        if self.next_sequence == 0
-            && let Some(taken) = self.refuse_binary(unread, core)
+        if self.admission == Admission::New
+            && let Some(taken) = self.enter(unread, core)
         {
             return taken;
         }
@@ -429,7 +438,7 @@ impl Session {
             self.in_flight_access = access;
         }
         if may_change_values(request, access) {
-            self.last_write = Some(sequence);
+            (self.last_write, self.has_written) = (sequence, true);
         }
     }
 

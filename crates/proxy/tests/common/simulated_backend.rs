@@ -2,6 +2,7 @@
 //! from time to time. No unsolicited bytes that it sends are a valid reply to a request of the simulated clients.
 
 use super::random::Random;
+use super::simulated_opening::LOGIN;
 use super::simulated_store::Store;
 use clock::{Clock, Nanos};
 use std::collections::HashMap;
@@ -28,6 +29,8 @@ pub(crate) struct Faults {
     pub(crate) forgets: bool,
     /// About the proxy's timeout.
     pub(crate) stall: Duration,
+    /// Whether each connection must begin with a login.
+    pub(crate) requires_login: bool,
 }
 
 /// A listening socket and its threads, which end with the scenario.
@@ -61,6 +64,15 @@ struct Peer {
     /// Replies that are sent together.
     ready: Vec<u8>,
     stalls: usize,
+    login: Login,
+}
+
+/// Whether a connection has begun with a login.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Login {
+    None,
+    Refused,
+    Accepted,
 }
 
 /// The connection is at its end.
@@ -97,7 +109,8 @@ impl SimulatedBackend {
                 }
                 shared.connections.lock().unwrap().extend(stream.try_clone().map(|stream| (number, stream)));
                 let (server, random, life) = (shared.clone(), Random(random.next()), shared.store.lock().unwrap().life);
-                let peer = Peer { stream, number, random, server, life, ready: Vec::new(), stalls: 0 };
+                let peer =
+                    Peer { stream, number, random, server, life, ready: Vec::new(), stalls: 0, login: Login::None };
                 std::thread::spawn(move || {
                     let (server, number) = (peer.server.clone(), peer.number);
                     peer.serve();
@@ -201,12 +214,36 @@ impl Peer {
         if is_last { Err(Over) } else { Ok(()) }
     }
 
-    fn execute(&self, request: &Request<'_>) -> Option<Vec<u8>> {
+    fn execute(&mut self, request: &Request<'_>) -> Option<Vec<u8>> {
+        if let Some(reply) = self.log_in(request) {
+            return Some(reply.into());
+        }
         let mut store = self.server.store.lock().unwrap();
         let mut reply = Vec::new();
         let origin = format!("{} on {}", self.server.clock.now().0 / 1000, self.number);
         (store.life == self.life).then(|| store.execute(request, &origin, &mut reply))?;
         Some(reply)
+    }
+
+    /// The reply to a login, which is refused now and then, and to requests without one.
+    fn log_in(&mut self, request: &Request<'_>) -> Option<&'static [u8]> {
+        if !self.server.faults.requires_login {
+            return None;
+        }
+        match (request, self.login) {
+            (Request::Store { key: b"auth", value, .. }, Login::None) => {
+                let is_refused = *value != LOGIN || self.happens(self.server.faults.one_in);
+                self.login = if is_refused { Login::Refused } else { Login::Accepted };
+                Some(if is_refused { b"CLIENT_ERROR authentication failure\r\n" } else { b"STORED\r\n" })
+            }
+            (_, Login::Accepted) => None,
+            (_, Login::Refused) => Some(b"CLIENT_ERROR unauthenticated\r\n"),
+            (_, Login::None) => {
+                let complaint = || format!("a backend was sent {:?} before a login", request.verb());
+                self.server.store.lock().unwrap().complaint.get_or_insert_with(complaint);
+                Some(b"CLIENT_ERROR unauthenticated\r\n")
+            }
+        }
     }
 
     /// Whether an event with this frequency happens now.

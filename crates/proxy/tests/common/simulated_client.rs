@@ -2,6 +2,7 @@
 
 use super::random::Random;
 use super::simulated_judge::{Judge, SentRequest};
+use super::simulated_opening::Opening;
 use super::simulated_requests::{Ask, list_key, next, own_keys, shared_keys};
 use clock::{Clock, Nanos};
 use std::collections::VecDeque;
@@ -39,6 +40,7 @@ pub(crate) struct Plan {
     /// Whether it also stores large values.
     pub(crate) has_large: bool,
     pub(crate) may_flush: bool,
+    pub(crate) opening: Opening,
     /// After this time without a byte, the proxy closes the connection.
     pub(crate) client_timeout: Option<Duration>,
     /// The length of values that the proxy refuses.
@@ -93,10 +95,11 @@ const TRIES_MAX: usize = 1000;
 
 impl SimulatedClient {
     pub(crate) fn new(address: SocketAddr, plan: Plan, judge: Judge, seed: u64) -> SimulatedClient {
-        let stream = TcpStream::connect(address).unwrap();
+        let mut stream = TcpStream::connect(address).unwrap();
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(WAIT)).unwrap();
         stream.set_write_timeout(Some(WAIT * WAITS_MAX as u32)).unwrap();
+        plan.opening.begin(&mut stream, &mut Random(!seed));
         let clock = Clock::monotonic();
         SimulatedClient {
             stream,

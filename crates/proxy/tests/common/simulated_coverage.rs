@@ -30,8 +30,9 @@ const NAMED: [(&str, &[&str]); 12] = [
     ("pools.failover", Failover::NAMES),
 ];
 /// Tables and lists, whose keys are listed one by one.
-const TABLES: [&str; 10] = [
+const TABLES: [&str; 11] = [
     "listen",
+    "tls-certificates",
     "pools",
     "routes",
     "pools.listen",

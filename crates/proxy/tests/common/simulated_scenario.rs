@@ -4,6 +4,7 @@
 use super::random::Random;
 use super::simulated_backend::{Faults, SimulatedBackend};
 use super::simulated_client::{Disconnect, Plan};
+use super::simulated_opening::Opening;
 use super::simulated_promise::{Board, Promise, Promises};
 use super::simulated_requests::{Ask, own_keys, shared_keys, value};
 use super::simulated_settings::{Setting, draw_distribution};
@@ -43,6 +44,7 @@ pub(crate) struct Shape {
     pub(crate) denied: Option<CommandGroup>,
     /// After this time the proxy closes clients on which nothing happens. Then two clients hang.
     pub(crate) client_timeout: Option<Duration>,
+    pub(crate) opening: Opening,
     pub(crate) shadow_share: f64,
     pub(crate) shadow_reads: bool,
     /// Prefixes and their pools.
@@ -110,6 +112,8 @@ impl Shape {
             value_max: random.choose(&[USUAL_VALUE_MAX, USUAL_VALUE_MAX, USUAL_VALUE_MAX, VALUE_MAX]),
             may_flush: random.one_in(6),
             client_timeout: (random.one_in(5)).then_some(CLIENT_TIMEOUT),
+            // Its own numbers, so that it changes nothing else of a scenario.
+            opening: Opening::from(&mut Random(random.0.rotate_left(17))),
             shadow_share: random.choose(&[0.5, 1.0]),
             shadow_reads: random.one_in(2),
             routes: routes.to_vec(),
@@ -233,7 +237,10 @@ impl Scenario {
                 || is_read_elsewhere
                 || self.shape.may_flush
                 || self.settings().any(|setting| setting.has_new_names() || setting.has_new_addresses()),
-            fills_late: self.settings().any(Setting::is_shared) || self.shape.may_flush,
+            fills_late: self.settings().any(Setting::is_shared)
+                || self.shape.may_flush
+                // A fill of the read pool does not wait for the same writer as a delete.
+                || is_read_elsewhere && self.settings().any(Setting::polls_writes),
             reads_replicas: has_replicas && self.settings().any(|setting| setting.reads_replicas(place)),
             has_source,
             is_read_elsewhere,
@@ -257,6 +264,7 @@ impl PoolPlan {
                 outage: timeout * 8,
                 forgets: forgets && outage_one_in > 0,
                 stall: timeout.mul_f64(random.choose(&[0.5, 1.2, 2.0])),
+                requires_login: shape.opening.has_login,
             }
         };
         let backends = (0..servers).map(|_| faults()).collect();
@@ -290,6 +298,7 @@ impl Plan {
             pause: random.one_in(4).then(|| shape.timeout.mul_f64(random.choose(&[0.5, 3.0]))),
             has_large: shape.has_large,
             may_flush: shape.may_flush,
+            opening: shape.opening,
             refused_bytes: (shape.value_max == VALUE_MAX).then_some(VALUE_MAX as usize + 1),
         }
     }

@@ -2,6 +2,7 @@
 //! compared with the table of docs/testing.md, so that a key cannot be forgotten.
 
 use super::random::Random;
+use super::simulated_opening::Opening;
 use super::simulated_scenario::{EXPIRY_S, Part, PoolPlan, Shape};
 use proxy::{
     CommandGroup, Config, DispatchConfig, Distribution, Failover, FailoverPool, Hash, Hedge, ListenerConfig, LogFormat,
@@ -40,6 +41,7 @@ impl Setting {
         dispatch(&mut file, is_shared, loops, shape.has_all, random);
         // Its own numbers, so that the log changes nothing else of a scenario.
         log(&mut file, &mut Random(!random.0));
+        shape.opening.configure(&mut file, &mut Random(!random.0));
         let name = |part: Part| format!("{part:?}{suffix}");
         file.pools = pools.iter().map(|plan| pool(plan, pools, is_shared, shape, (&name, host), random)).collect();
         let route = |(prefix, part): &(&str, Part)| RouteConfig { prefix: (*prefix).into(), pool: name(*part) };
@@ -64,6 +66,7 @@ impl Setting {
             }
         }
         file.records = file.records.map(|_| records.into());
+        Opening::write_files(&mut file, records);
         let mut config = file.config().expect("the drawn keys belong together");
         config.transport.lookup = Lookup::new(|host_port| Ok(vec![(Ipv4Addr::LOCALHOST, host_port.port()).into()]));
         config
@@ -91,6 +94,11 @@ impl Setting {
     /// Whether requests of one client can use different connections to one backend, and so overtake each other there.
     pub(crate) fn is_shared(&self) -> bool {
         self.file.dispatch == Some(DispatchConfig::Shared)
+    }
+
+    /// Whether writes wait for a writer, that of their first replica: a write to another pool can overtake them there.
+    pub(crate) fn polls_writes(&self) -> bool {
+        self.file.fault_write_poll.is_some()
     }
 
     /// Whether another replica than the primary may answer a read.
@@ -221,6 +229,7 @@ fn pool(
         ready_servers: Some(plan.servers.len().min(1 + plan.replicas % 2)),
         ..PoolFile::default()
     };
+    shape.opening.configure_pool(&mut pool);
     let expiry = Duration::from_secs(EXPIRY_S);
     // As in a migration, where the shadow pool replaces the main pool later.
     let is_successor = plan.part == Part::Shadow && shape.shadow_reads && shape.shadow_share == 1.0;

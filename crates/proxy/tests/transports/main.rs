@@ -8,6 +8,7 @@ mod common;
 mod hand_over;
 mod names;
 mod overlap;
+mod proxy_protocol;
 mod speak;
 mod tls;
 mod unix;

@@ -284,6 +284,22 @@ fn a_successor_speaks_tls_on_the_same_socket() {
     stop(new);
 }
 
+/// OpenSSL, and so memcached, reads the contents whatever the label says.
+#[test]
+fn a_key_may_have_the_label_of_another_format() {
+    let (authority, server) = (Authority::new(), Server::start());
+    let identity = authority.sign("127.0.0.1");
+    let text = std::fs::read_to_string(&identity.key).unwrap();
+    for label in ["RSA PRIVATE KEY", "EC PRIVATE KEY"] {
+        let key = authority.write("label.pem", &text.replace("PRIVATE KEY", label));
+        let running = proxy(&[LISTEN.into()], &[server.address().to_string()], |config| {
+            config.transport.tls.identity = Some(IdentityFiles { certificate: identity.certificate.clone(), key });
+        });
+        ask(&mut authority.client(address(&running), None), "get none\r\n", "END\r\n");
+        stop(running);
+    }
+}
+
 #[test]
 fn every_bad_file_is_one_clear_line() {
     let (authority, other) = (Authority::new(), Authority::new());
@@ -340,6 +356,55 @@ fn every_bad_file_is_one_clear_line() {
     for (line, expected) in table {
         assert!(line.contains(expected), "{line:?} does not contain {expected:?}");
     }
+}
+
+/// Whether a client that requests this host name receives a certificate that is valid for it.
+fn reaches(authority: &Authority, host: &str, address: SocketAddr) -> bool {
+    let mut client = authority.client_of(host, address);
+    let sent = client.write_all(b"get none\r\n").and_then(|()| client.flush());
+    sent.and_then(|()| client.read_exact(&mut [0; 5])).is_ok()
+}
+
+#[test]
+fn a_client_receives_the_certificate_of_the_host_that_it_requests() {
+    let (authority, server) = (Authority::new(), Server::start());
+    let others = vec![authority.sign("a.test"), authority.sign("*.b.test")];
+    let mut running =
+        terminating(&authority, server.address(), |config| config.transport.tls.other_identities = others);
+    let at = address(&running);
+    // The last client requests no name, because an address is none.
+    for (host, is_known) in [
+        ("a.test", true),
+        ("A.TEST", true),
+        ("x.b.test", true),
+        ("b.test", false),
+        ("x.a.test", false),
+        ("c.test", false),
+        ("127.0.0.1", true),
+    ] {
+        assert_eq!(reaches(&authority, host, at), is_known, "{host}");
+    }
+    let mut staying = authority.client_of("a.test", at);
+    ask(&mut staying, "get none\r\n", "END\r\n");
+    // A reload with other files, and one that fails.
+    let mut config = running.config().clone();
+    config.transport.tls.other_identities = vec![authority.sign("c.test")];
+    let new = running.reload(config.clone()).unwrap();
+    let mut old = std::mem::replace(&mut running, new);
+    assert!(reaches(&authority, "c.test", at) && !reaches(&authority, "a.test", at));
+    ask(&mut staying, "get none\r\n", "END\r\n");
+    let missing = authority.file().with_file_name("missing.key");
+    config.transport.tls.other_identities[0].key = missing;
+    let line = running.reload(config.clone()).err().expect("the file is missing").to_string();
+    assert!(line.contains("missing.key: No such file"), "{line}");
+    config.transport.tls.other_identities[0].key = authority.sign("d.test").key;
+    let line = running.reload(config).err().expect("the key is another one's").to_string();
+    assert!(line.contains("c.test.pem and the key in") && line.contains("do not match"), "{line}");
+    assert!(reaches(&authority, "c.test", at));
+    drop(staying);
+    old.wait_for_clients(|| false);
+    stop(old);
+    stop(running);
 }
 
 #[test]

@@ -18,6 +18,15 @@ pub(crate) fn summary(config: &Config) -> String {
     lines.extend(of_pools.map(|(listener, pool)| {
         format!("listen   {} for pool {}{}", listener.address, pool_name(pool), allowed(listener))
     }));
+    let header = &config.transport.proxy_protocol;
+    if !header.listeners.is_empty() {
+        let networks: Vec<String> = header.from.iter().map(ToString::to_string).collect();
+        let from = if networks.is_empty() { "everywhere".into() } else { networks.join(" and ") };
+        lines.push(format!("header   PROXY protocol on {}, from {from}", header.listeners.join(" and ")));
+    }
+    if let Some(users) = &config.client_auth_file {
+        lines.push(format!("users    clients authenticate with a user of {}", users.display()));
+    }
     if let Some(metrics) = &config.metrics {
         lines.push(format!("metrics  {metrics}"));
     }
@@ -105,6 +114,9 @@ fn details(config: &Config, index: usize) -> Vec<(&'static str, String)> {
     }
     if let Some(limit) = pool.rate_limit {
         details.push(("limit", format!("{} keys per second, {} at once", limit.per_second, limit.burst())));
+    }
+    if let Some(user) = &pool.server_auth_file {
+        details.push(("login", format!("the proxy authenticates with the user of {}", user.display())));
     }
     if !pool.flush {
         details.push(("flush", "flush_all is not sent to this pool".into()));

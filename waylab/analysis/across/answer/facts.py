@@ -47,7 +47,7 @@ def _speed(content: Analysis) -> list[str]:
     if slope is None:
         return [
             f"{measured}. Throughputs are not adjusted for the speed of the machine, because it differs between "
-            "configurations, or because there are too few trials."
+            "configurations, because there are too few trials, or because a trial lacks the measurement."
         ]
     return [
         f"{measured}. Ratios are adjusted for the speed of the machine: if the computation takes 1 % longer, the "

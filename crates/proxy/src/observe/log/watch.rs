@@ -155,12 +155,32 @@ fn kinds(config: &Config) -> Vec<Kind> {
                 "clients were refused, because their address had clients-per-address, {}, connections",
                 config.client_limits.per_address
             ),
-            |sources| sources.accept.refused_address.get(),
+            |sources| sources.accept.refused_address.get() + sources.sum(|loops| &loops.clients_refused_address),
         ),
         warn(
             "clients_refused_binary",
             "clients were refused, because they use memcached's binary protocol; configure the text protocol there",
             |sources| sources.sum(|loops| &loops.clients_refused_binary),
+        ),
+        warn(
+            "client_auth_failed",
+            "attempts of clients to authenticate failed, because the user or the password was wrong",
+            |sources| sources.sum(|loops| &loops.client_auth_failed),
+        ),
+        warn(
+            "client_unauthenticated",
+            "lines from clients were refused, because the clients had not authenticated",
+            |sources| sources.sum(|loops| &loops.client_unauthenticated),
+        ),
+        warn(
+            "clients_refused_relay",
+            "clients were refused, because their address is not in proxy-protocol-from",
+            |sources| sources.accept.refused_relay.get(),
+        ),
+        warn(
+            "client_header_failed",
+            "clients were closed, because they sent no valid header of the PROXY protocol in time",
+            |sources| sources.sum(|loops| &loops.clients_header_failed),
         ),
         warn("accept_paused", "pauses in accepting clients, because no file descriptor was left", |sources| {
             sources.accept.pauses.get()

@@ -2,11 +2,11 @@
 //! Answers legs by the numbers of their jobs; knows no sessions.
 //!
 //! ```text
-//!   Closed --retry--> Opening (connect, then `version` must be answered) --> Open
-//!     ^                 |  ^ impatient: refuses requests meanwhile            | |
-//!     |                 |  | patient (first time, idle close): buffers them    | |
-//!     |                 |  +-- idle, and another connection was given up ------+ |
-//!     +-----------------+---- given up, lost, out of step: all in flight fail ---+
+//!   Closed --retry--> Opening (connect, log in if required, then `version` must be answered) --> Open
+//!     ^                 |  ^ impatient: refuses requests meanwhile                              | |
+//!     |                 |  | patient (first time, idle close): buffers them                      | |
+//!     |                 |  +-- idle, and another connection was given up ------------------------+ |
+//!     +-----------------+---- given up, lost, out of step, login refused: all in flight fail ------+
 //! ```
 
 mod bulk;
@@ -136,6 +136,9 @@ impl BackendConnection {
             Some(connection) => {
                 self.port = connection.local_address().map_or(0, |address| address.port());
                 self.connection = Some(connection);
+                if let Some(login) = self.backend.login.clone() {
+                    self.push(None, Expect::Login, now, |out| out.extend_from_slice(login.request()));
+                }
                 self.push(None, Expect::Probe, now, |out| out.extend_from_slice(PROBE));
                 self.resume_carried(answered, now);
             }
@@ -156,10 +159,11 @@ impl BackendConnection {
         }
     }
 
-    /// The number of requests that wait for a reply, late ones included, without the probe.
+    /// The number of requests that wait for a reply, late ones included, without the login and the first probe.
     pub(crate) fn waiting(&self) -> usize {
         let carried = self.carried.as_ref().map_or(0, |carried| carried.requests.len());
-        carried + self.in_flight.len() - usize::from(!self.in_flight.is_empty() && self.state != State::Open)
+        let opening = if self.state == State::Open { 0 } else { self.in_flight.opening_len() };
+        carried + self.in_flight.len() - opening
     }
 
     /// Appends the request of one leg to the connection's output, or refuses it at once.
@@ -247,8 +251,8 @@ impl BackendConnection {
         if connection.inbox.filled().len() > unread {
             self.in_flight.note_received(now);
         }
-        if self.match_replies(answered, now).is_err() {
-            return self.fail(Loss::OutOfStep, answered, now);
+        if let Err(loss) = self.match_replies(answered, now) {
+            return self.fail(loss, answered, now);
         }
         self.counters().tls_failed.add(u64::from(filled.as_ref().is_err_and(is_tls_failure)));
         match filled {
@@ -281,10 +285,15 @@ impl BackendConnection {
             Loss::OutOfStep => (&counters.out_of_step, Outcome::BackendLost),
             Loss::Lost => (&counters.lost, Outcome::BackendLost),
             Loss::Unreachable => (&counters.lost, Outcome::BackendDown),
+            // Requests may have been sent behind the login.
+            Loss::LoginRefused | Loss::LoginRequired => (&counters.unauthenticated, Outcome::BackendLost),
         };
         counter.add(1);
         counters.last_loss.set(loss as u64);
-        self.report();
+        // An address that requires authentication is not wrong.
+        if !matches!(loss, Loss::LoginRefused | Loss::LoginRequired) {
+            self.report();
+        }
         if let Some(connection) = self.connection.as_ref().filter(|_| loss == Loss::Timeout) {
             connection.reset_on_close();
         }

@@ -18,7 +18,7 @@ use std::time::Duration;
 /// A request in flight.
 #[derive(Debug)]
 pub(crate) struct Pending {
-    /// The leg that it belongs to; none for a probe and for a late request.
+    /// The leg that it belongs to; none for a login, a probe and a late request.
     pub(crate) leg: Option<LegRef>,
     pub(crate) expect: Expect,
     /// The offsets in the output at which the request begins and ends.
@@ -88,6 +88,12 @@ impl InFlight {
         self.pending.len()
     }
 
+    /// The number of requests at the front that open a connection: the login and the first probe.
+    pub(crate) fn opening_len(&self) -> usize {
+        let opens = |pending: &&Pending| matches!(pending.expect, Expect::Login | Expect::Probe);
+        self.pending.iter().take(2).take_while(opens).count()
+    }
+
     /// Whether there is no request.
     pub(crate) fn is_empty(&self) -> bool {
         self.pending.is_empty()
@@ -142,8 +148,9 @@ impl InFlight {
         while self.unsent > 0 {
             let at = self.pending.len() - self.unsent;
             let pending = &mut self.pending[at];
-            // The time to connect counts as time to answer the probe.
-            if has_progress && pending.begin < written && pending.expect != Expect::Probe {
+            // The time to connect counts as time to answer the login or the probe.
+            let opens = matches!(pending.expect, Expect::Login | Expect::Probe);
+            if has_progress && pending.begin < written && !opens {
                 pending.accepted = now;
             }
             if pending.end > written {

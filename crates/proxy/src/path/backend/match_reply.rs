@@ -1,7 +1,7 @@
 //! Matches a line or value from a backend with the request that it answers.
 
 use records::Outcome;
-use wire::{MetaCode, Reply, Verb};
+use wire::{MetaCode, Reply, UNAUTHENTICATED, Verb};
 
 /// The kind of reply that a request expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,6 +10,8 @@ pub(crate) enum Expect {
     Line(Verb),
     /// Values, then END.
     Values,
+    /// The reply to the authentication.
+    Login,
     /// The reply to the `version` probe.
     Probe,
 }
@@ -40,12 +42,18 @@ pub(crate) enum ReplyMatch {
     Done { outcome: Outcome, closes: bool },
     /// It is not a reply to such a request.
     OutOfStep,
+    /// The server does not accept the authentication, or requires one.
+    Unauthenticated,
 }
 
 /// Matches one line or value with the oldest request in flight.
 pub(crate) fn match_reply(expect: Expect, reply: &Reply<'_>) -> ReplyMatch {
     let done = |outcome, closes| ReplyMatch::Done { outcome, closes };
     match (expect, reply) {
+        (Expect::Login, Reply::Stored) => done(Outcome::Answered, false),
+        (Expect::Login, Reply::ClientError(_) | Reply::ServerError(_)) => ReplyMatch::Unauthenticated,
+        (Expect::Probe, Reply::ClientError(line)) if *line == UNAUTHENTICATED => ReplyMatch::Unauthenticated,
+        (Expect::Login, _) => ReplyMatch::OutOfStep,
         (Expect::Probe, Reply::Version(_)) => done(Outcome::Answered, false),
         (Expect::Probe, _) => ReplyMatch::OutOfStep,
         (_, Reply::ServerError(_)) => done(Outcome::ServerError, false),
@@ -116,6 +124,14 @@ mod tests {
         let not_a_number = b"cannot increment or decrement non-numeric value";
         assert!(ends(Expect::Line(Verb::Incr), Reply::ClientError(not_a_number)));
         assert!(ends(Expect::Probe, Reply::Version(b"1.6.0")) && breaks(Expect::Probe, Reply::Error));
+        assert!(ends(Expect::Login, Reply::Stored) && breaks(Expect::Login, Reply::Version(b"1.6.0")));
+        let is_refused = |expect, reply| matches!(match_reply(expect, &reply), ReplyMatch::Unauthenticated);
+        assert!(is_refused(Expect::Login, Reply::ClientError(b"authentication failure")));
+        assert!(is_refused(Expect::Probe, Reply::ClientError(b"unauthenticated")));
+        assert!(
+            breaks(Expect::Probe, Reply::ClientError(b"bad"))
+                && !is_refused(set, Reply::ClientError(b"unauthenticated"))
+        );
         let header = Reply::Meta { code: MetaCode::Header, flags: b"kk" };
         let value = Reply::MetaValue { flags: b"", data: b"1" };
         for verb in [Verb::Mg, Verb::Ms, Verb::Md, Verb::Ma] {

@@ -1,6 +1,7 @@
 //! A backend, as all connections of one event loop to it see it: its name, its address and its limits.
 
 use crate::config::Timeouts;
+use crate::path::auth::Login;
 use crate::path::backend::match_reply::Expect;
 use net::Endpoint;
 use std::fmt;
@@ -19,6 +20,8 @@ pub(crate) struct Backend {
     /// Its connections are never opened, so that it receives no requests.
     pub(crate) is_drained: bool,
     pub(crate) reporter: Reporter,
+    /// What is sent first on each connection, if the server requires authentication.
+    pub(crate) login: Option<Login>,
     pub(crate) limits: BackendLimits,
 }
 
@@ -53,7 +56,7 @@ impl BackendLimits {
     /// The timeout of a request with this kind of reply.
     pub(crate) fn timeout(&self, expect: Expect) -> Duration {
         match expect {
-            Expect::Probe => self.timeouts.connect,
+            Expect::Login | Expect::Probe => self.timeouts.connect,
             Expect::Values | Expect::Line(Verb::Mg | Verb::Me) => self.timeouts.read,
             Expect::Line(_) => self.timeouts.write,
         }

@@ -16,7 +16,7 @@ pub(super) enum Overdue {
 impl Session {
     /// Whether the client must be closed because a timeout has passed, which is counted.
     pub(crate) fn is_overdue(&self, core: &Core) -> bool {
-        let Some((overdue, since)) = self.waits() else { return false };
+        let Some((overdue, since)) = self.waits(core) else { return false };
         let (limits, counters) = (&core.settings.limits, &core.journal.counters);
         let (timeout, counter) = match overdue {
             Overdue::Idle => (limits.idle_timeout, &counters.clients_closed_idle),
@@ -29,8 +29,8 @@ impl Session {
     }
 
     /// What the proxy waits for, and since when; none if it waits for a backend, or has limits of its own for this state.
-    fn waits(&self) -> Option<(Overdue, Nanos)> {
-        if self.connection.is_handshaking() || self.is_closing {
+    fn waits(&self, core: &Core) -> Option<(Overdue, Nanos)> {
+        if self.awaits_header() || self.connection.is_handshaking() || self.is_closing {
             return None;
         }
         if !self.connection.outbox.is_empty() {
@@ -40,7 +40,9 @@ impl Session {
             return None;
         }
         // A request that was blocked or has no room is taken as soon as the earlier ones are answered.
-        let is_within = self.rare.is_in_request() || !self.connection.inbox.filled().is_empty();
+        // So is the authentication, even if no byte of it has arrived.
+        let has_part = self.rare.is_in_request() || !self.connection.inbox.filled().is_empty();
+        let is_within = has_part || self.must_authenticate(core);
         let overdue = if is_within { Overdue::Request } else { Overdue::Idle };
         Some((overdue, self.received.max(self.delivered)))
     }

@@ -1,6 +1,7 @@
 //! Step 7, second half. Matches what a backend has sent with the requests in flight, oldest first.
 
 use super::{BackendConnection, State};
+use crate::observe::counters::Loss;
 use crate::observe::server_version::ServerVersion;
 use crate::path::backend::in_flight::Pending;
 use crate::path::backend::match_reply::{Expect, ReplyMatch, match_reply};
@@ -15,12 +16,10 @@ use wire::{ParsedReply, Reply, ReplyError, Verb, parse_reply, parse_value_head};
 /// With fewer bytes of an incomplete reply, its length is not looked for.
 const LARGE_BYTES: usize = 4096;
 
-/// The replies no longer fit the requests: the connection must be closed.
-pub(super) struct OutOfStep;
-
 impl BackendConnection {
-    /// Matches each reply in the inbox with the oldest request in flight. Fails if a reply does not fit its request.
-    pub(super) fn match_replies(&mut self, answered: &mut AnsweredJobs<'_>, now: Nanos) -> Result<(), OutOfStep> {
+    /// Matches each reply in the inbox with the oldest request in flight. Fails if a reply does not fit its request, or if the server
+    /// does not accept the login: the connection must be closed.
+    pub(super) fn match_replies(&mut self, answered: &mut AnsweredJobs<'_>, now: Nanos) -> Result<(), Loss> {
         let Some(connection) = &mut self.connection else { return Ok(()) };
         let written = connection.outbox.written_total();
         // The inbox is moved out of the connection, so that replies can borrow its bytes while the connection changes.
@@ -31,7 +30,7 @@ impl BackendConnection {
             if self.to_skip > 0 {
                 match self.skip(unread, answered, now) {
                     Ok(skipped) => used += skipped,
-                    Err(out_of_step) => break Err(out_of_step),
+                    Err(loss) => break Err(loss),
                 }
             }
             let unread = &inbox.filled()[used..];
@@ -39,7 +38,9 @@ impl BackendConnection {
                 break Ok(());
             }
             // No request is in flight, or no byte of the oldest one was written: these bytes are not a reply.
-            let Some(head) = self.in_flight.head().filter(|head| head.begin < written) else { break Err(OutOfStep) };
+            let Some(head) = self.in_flight.head().filter(|head| head.begin < written) else {
+                break Err(Loss::OutOfStep);
+            };
             let (reply, consumed) = match parse_reply(unread, &self.backend.limits.wire) {
                 ParsedReply::Incomplete => {
                     expected = self.length_of_large(unread);
@@ -50,13 +51,13 @@ impl BackendConnection {
                         used += line_bytes;
                         continue;
                     }
-                    Err(out_of_step) => break Err(out_of_step),
+                    Err(loss) => break Err(loss),
                 },
-                ParsedReply::Broken(_) => break Err(OutOfStep),
+                ParsedReply::Broken(_) => break Err(Loss::OutOfStep),
                 ParsedReply::Reply { reply, consumed } => (reply, consumed),
             };
             if !fits(head, &reply, answered) {
-                break Err(OutOfStep);
+                break Err(Loss::OutOfStep);
             }
             match match_reply(head.expect, &reply) {
                 ReplyMatch::More => {
@@ -76,10 +77,12 @@ impl BackendConnection {
                     self.is_discarding |= consumed > self.backend.limits.reply_bytes;
                     self.answer(&unread[..consumed], outcome, answered, now);
                     if closes {
-                        break Err(OutOfStep);
+                        break Err(Loss::OutOfStep);
                     }
                 }
-                ReplyMatch::OutOfStep => break Err(OutOfStep),
+                ReplyMatch::OutOfStep => break Err(Loss::OutOfStep),
+                ReplyMatch::Unauthenticated if self.backend.login.is_some() => break Err(Loss::LoginRefused),
+                ReplyMatch::Unauthenticated => break Err(Loss::LoginRequired),
             }
         };
         inbox.consume(used);
@@ -110,16 +113,16 @@ impl BackendConnection {
 
     /// Discards the reply to the oldest request, because a value is larger than `reply-max`. The value itself is never buffered. Returns
     /// the length of its line. Fails if the request has not requested the value.
-    fn begin_skipping(&mut self, unread: &[u8], answered: &mut AnsweredJobs<'_>) -> Result<usize, OutOfStep> {
-        let large = parse_value_head(unread, &self.backend.limits.wire).ok_or(OutOfStep)?;
-        let head = self.in_flight.head().ok_or(OutOfStep)?;
+    fn begin_skipping(&mut self, unread: &[u8], answered: &mut AnsweredJobs<'_>) -> Result<usize, Loss> {
+        let large = parse_value_head(unread, &self.backend.limits.wire).ok_or(Loss::OutOfStep)?;
+        let head = self.in_flight.head().ok_or(Loss::OutOfStep)?;
         // A write never returns such a value.
         let is_read = matches!(
             (head.expect, &large.reply),
             (Expect::Values, Reply::Value(_)) | (Expect::Line(Verb::Mg), Reply::MetaValue { .. })
         );
         if !is_read || !fits(head, &large.reply, answered) {
-            return Err(OutOfStep);
+            return Err(Loss::OutOfStep);
         }
         if let Some(leg) = head.leg {
             answered.jobs.discard_leg_reply(leg);
@@ -132,14 +135,14 @@ impl BackendConnection {
 
     /// Skips bytes of a value that is too large; returns their number. A value ends the reply to `mg`. Fails if the value does not end
     /// at its announced length.
-    fn skip(&mut self, unread: &[u8], answered: &mut AnsweredJobs<'_>, now: Nanos) -> Result<usize, OutOfStep> {
+    fn skip(&mut self, unread: &[u8], answered: &mut AnsweredJobs<'_>, now: Nanos) -> Result<usize, Loss> {
         let skipped = unread.len().min(self.to_skip);
         // The last two bytes that are to be skipped are a line end; only some of them may have arrived.
         let line_end = &b"\r\n"[2 - self.to_skip.min(2)..];
         let before = self.to_skip - line_end.len();
         let arrived = &unread[before.min(skipped)..skipped];
         if !line_end.starts_with(arrived) {
-            return Err(OutOfStep);
+            return Err(Loss::OutOfStep);
         }
         self.to_skip -= skipped;
         if self.to_skip == 0 && self.in_flight.head().is_some_and(|head| head.expect != Expect::Values) {
@@ -156,13 +159,17 @@ impl BackendConnection {
             // Large replies take their time one after the other, and nothing else waits for them.
             self.in_flight.begin_next(now);
         }
+        if head.expect == Expect::Login {
+            return;
+        }
         if head.expect == Expect::Probe {
             self.state = State::Open;
             if let Some(version) = ServerVersion::of_reply(last_line) {
                 self.counters().version.set(version.code());
             }
             // Later probes do not open the connection.
-            return self.counters().connects.add(u64::from(head.begin == 0));
+            let login_bytes = self.backend.login.as_ref().map_or(0, |login| login.request().len());
+            return self.counters().connects.add(u64::from(head.begin == login_bytes as u64));
         }
         self.counters().replies.add(1);
         self.counters().received_bytes.add(last_line.len() as u64);
