@@ -80,12 +80,12 @@ class Place:
 
     def connect(self, port=None):
         """Connect to the proxy, by default to its plain port."""
-        host = "127.0.0.2" if port == self.relayed_port else "127.0.0.1"
+        host = "127.0.0.3" if port == self.relayed_port else "127.0.0.1"
         return socket.create_connection((host, port or self.port), timeout=PATIENCE_S)
 
     def connect_reader(self):
         """Connect to the listener that allows reads only."""
-        return socket.create_connection(("127.0.0.3", self.reading_port), timeout=PATIENCE_S)
+        return socket.create_connection(("127.0.0.2", self.reading_port), timeout=PATIENCE_S)
 
 
 def reset(stream):

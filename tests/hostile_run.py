@@ -68,9 +68,9 @@ EXPECTED = (
     'backend_errors_total{pool="wild".*kind="timeout"',
     "clients_tls_failed_total",
     "clients_paused_total",
+    "clients_header_failed_total",
     "commands_refused_total",
     "rate_limited_total",
-    "clients_header_failed_total",
 )
 
 
@@ -95,10 +95,10 @@ class Proxy:
         (folder / "login").write_text("proxy:secret\n")
         config = folder / "proxy.toml"
         config.write_text(
-            f'listen = ["127.0.0.1:0", "tls:127.0.0.1:0", "127.0.0.2:0", '
-            f'{{ address = "127.0.0.3:0", allow = ["read"] }}]\n'
+            f'listen = ["127.0.0.1:0", "tls:127.0.0.1:0", "127.0.0.3:0", '
+            f'{{ address = "127.0.0.2:0", allow = ["read"] }}]\n'
             f'metrics = "127.0.0.1:0"\nloops = 2\n'
-            f'proxy-protocol = "127.0.0.2:0"\nproxy-protocol-timeout = "1s"\n'
+            f'proxy-protocol = "127.0.0.3:0"\nproxy-protocol-timeout = "1s"\n'
             f'control = "{self.control}"\ntls-certificate = "{certificate}"\ntls-key = "{key}"\n'
             f'tls-handshake-timeout = "1s"\nclient-request-timeout = "3s"\nclient-unread-timeout = "5s"\n'
             f'metrics-timeout = "2s"\nlog-format = "json"\nslow-requests = "1ms"\n{DISCIPLINES[discipline]}\n'
@@ -121,8 +121,8 @@ class Proxy:
         )
         lines = self.process.stdout.readline() + self.process.stdout.readline()
         self.metrics_port, self.port, self.tls_port = map(int, re.findall(r"127\.0\.0\.1:(\d+)", lines))
-        self.relayed_port = int(re.search(r"127\.0\.0\.2:(\d+)", lines).group(1))
-        self.reading_port = int(re.search(r"127\.0\.0\.3:(\d+)", lines).group(1))
+        (self.reading_port,) = map(int, re.findall(r"127\.0\.0\.2:(\d+)", lines))
+        (self.relayed_port,) = map(int, re.findall(r"127\.0\.0\.3:(\d+)", lines))
         self.folder = Path(f"/proc/{self.process.pid}")
 
     def metrics(self):

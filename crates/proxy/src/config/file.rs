@@ -385,8 +385,7 @@ impl PoolFile {
     fn overridden_by(self, by: PoolFile) -> PoolFile {
         overridden!(PoolFile, self, by, {
             name, listen, servers, distribution, hash, hash_tag, replicas, writes, reads, failover, hedge, failover_pool,
-            warm_up, shadow, read_pool, delete_pools, flush, rate_limit, timeouts, failures, ready_servers,
-            server_auth_file
+            warm_up, shadow, read_pool, delete_pools, flush, rate_limit, timeouts, failures, ready_servers, server_auth_file
         }, {})
     }
 

@@ -30,6 +30,28 @@ pub(super) mod opt_list {
     }
 }
 
+struct ListVisitor;
+
+impl<'de> Visitor<'de> for ListVisitor {
+    type Value = Vec<String>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an address such as \"127.0.0.1:11211\", or a list of them")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Vec<String>, E> {
+        Ok(vec![text.into()])
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Vec<String>, A::Error> {
+        let mut list = Vec::new();
+        while let Some(text) = sequence.next_element()? {
+            list.push(text);
+        }
+        Ok(list)
+    }
+}
+
 /// Two characters.
 pub(super) mod opt_tag {
     use super::*;
@@ -81,28 +103,6 @@ pub(super) mod opt_times {
         let Times { connect, read, write, reply } = Times::deserialize(deserializer)?;
         let reply = reply.unwrap_or(Timeouts::all(connect.max(read).max(write)).reply);
         Ok(Some(Timeouts { connect, read, write, reply }))
-    }
-}
-
-struct ListVisitor;
-
-impl<'de> Visitor<'de> for ListVisitor {
-    type Value = Vec<String>;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("an address such as \"127.0.0.1:11211\", or a list of them")
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<Vec<String>, E> {
-        Ok(vec![text.into()])
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Vec<String>, A::Error> {
-        let mut list = Vec::new();
-        while let Some(text) = sequence.next_element()? {
-            list.push(text);
-        }
-        Ok(list)
     }
 }
 

@@ -171,8 +171,7 @@ impl Acceptor {
                         self.counters.refused_address.add(1);
                     } else {
                         let origin = if is_relayed { ClientOrigin::Relayed } else { ClientOrigin::New };
-                        let listener = self.configured.at(index);
-                        self.hand_over(connection, ClientAddress::OfPeer, *number, listener, origin);
+                        self.hand_over(connection, ClientAddress::OfPeer, *number, self.configured.at(index), origin);
                         *number = number.wrapping_add(1);
                     }
                 }
@@ -208,8 +207,8 @@ impl Acceptor {
         let permit = counted.map(|address| self.addresses.enter(address.ip()));
         self.clients_open.fetch_add(1, Ordering::Relaxed);
         let connection = Box::new(connection);
-        let client = LoopMessage::Client { connection, number, address, permit, listener, origin };
-        self.loops[index].waiting.push_back(client);
+        let message = LoopMessage::Client { connection, number, address, permit, listener, origin };
+        self.loops[index].waiting.push_back(message);
         self.give(index);
     }
 

@@ -76,6 +76,7 @@ pub(crate) struct Session {
     last_answer: u32,
     /// The sequence number of the last request that may have changed a value.
     last_write: u32,
+    /// Whether there was one.
     has_written: bool,
     rare: Rare,
 }

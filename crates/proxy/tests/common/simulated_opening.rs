@@ -2,7 +2,7 @@
 //! the authentication of the proxy at its servers.
 
 use super::random::Random;
-use proxy::{PoolFile, ProxyFile};
+use proxy::{ListenerConfig, PoolFile, ProxyFile};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
@@ -33,8 +33,9 @@ impl Opening {
     pub(crate) fn configure(self, file: &mut ProxyFile, random: &mut Random) {
         file.client_auth_file = self.has_users.then(|| "users".into());
         if self.has_header {
-            let listeners = file.listen.iter().flatten();
-            file.proxy_protocol = Some(listeners.map(|listener| listener.address.clone()).collect());
+            let addresses =
+                |listeners: &Vec<ListenerConfig>| listeners.iter().map(|listener| listener.address.clone()).collect();
+            file.proxy_protocol = file.listen.as_ref().map(addresses);
             file.proxy_protocol_from = random.one_in(2).then(|| vec!["10.0.0.0/8".into(), "127.0.0.1".into()]);
             file.proxy_protocol_timeout = Some(random.choose(&[Duration::from_secs(30), Duration::from_secs(60)]));
         }

@@ -112,11 +112,11 @@ fn details(config: &Config, index: usize) -> Vec<(&'static str, String)> {
     if pool.failures != PoolConfig::new("", &[]).failures {
         details.push(("failures", format!("ejected after {} timeouts in a row", pool.failures)));
     }
-    if let Some(limit) = pool.rate_limit {
-        details.push(("limit", format!("{} keys per second, {} at once", limit.per_second, limit.burst())));
-    }
     if let Some(user) = &pool.server_auth_file {
         details.push(("login", format!("the proxy authenticates with the user of {}", user.display())));
+    }
+    if let Some(limit) = pool.rate_limit {
+        details.push(("limit", format!("{} keys per second, {} at once", limit.per_second, limit.burst())));
     }
     if !pool.flush {
         details.push(("flush", "flush_all is not sent to this pool".into()));
