@@ -95,7 +95,8 @@ class Proxy:
         (folder / "login").write_text("proxy:secret\n")
         config = folder / "proxy.toml"
         config.write_text(
-            f'listen = ["127.0.0.1:0", "tls:127.0.0.1:0", {{ address = "127.0.0.2:0", allow = ["read"] }}, "127.0.0.3:0"]\n'
+            f'listen = ["127.0.0.1:0", "tls:127.0.0.1:0", "127.0.0.3:0", '
+            f'{{ address = "127.0.0.2:0", allow = ["read"] }}]\n'
             f'metrics = "127.0.0.1:0"\nloops = 2\n'
             f'proxy-protocol = "127.0.0.3:0"\nproxy-protocol-timeout = "1s"\n'
             f'control = "{self.control}"\ntls-certificate = "{certificate}"\ntls-key = "{key}"\n'

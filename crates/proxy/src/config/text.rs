@@ -1,4 +1,4 @@
-//! Serialization of values that only the proxy has: hash tags, timeouts and servers.
+//! Serialization of values that only the proxy has: lists of addresses, hash tags, timeouts and servers.
 
 use crate::config::pool::{ServerConfig, Timeouts};
 use configuration::text::{opt_time, time};

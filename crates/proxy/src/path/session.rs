@@ -45,7 +45,6 @@ pub(crate) struct Session {
     number: u32,
     listener: Listener,
     port: u16,
-    /// Before the first request, it is 0: the first byte shows the protocol.
     next_sequence: u32,
     admission: Admission,
     queue: JobQueue,
@@ -76,7 +75,9 @@ pub(crate) struct Session {
     /// The highest sequence number of a request that backends have answered; only where writes can fail over.
     last_answer: u32,
     /// The sequence number of the last request that may have changed a value.
-    last_write: Option<u32>,
+    last_write: u32,
+    /// Whether there was one.
+    has_written: bool,
     rare: Rare,
 }
 
@@ -139,7 +140,8 @@ impl Session {
             key_bytes: FIRST_KEY_BYTES,
             keys_max: FIRST_KEYS_MAX,
             last_answer: 0,
-            last_write: None,
+            last_write: 0,
+            has_written: false,
             rare: Rare::default(),
         }
     }
@@ -442,7 +444,7 @@ impl Session {
             self.in_flight_access = access;
         }
         if may_change_values(request, access) {
-            self.last_write = Some(sequence);
+            (self.last_write, self.has_written) = (sequence, true);
         }
     }
 

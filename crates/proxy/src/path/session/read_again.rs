@@ -127,7 +127,7 @@ impl Session {
             return fail(id, b"", core);
         }
         let value_bytes = job.dropped_value.unwrap_or_default();
-        let is_overtaken = self.last_write.is_some_and(|write| write.wrapping_sub(job.sequence) as i32 > 0);
+        let is_overtaken = self.has_written && self.last_write.wrapping_sub(job.sequence) as i32 > 0;
         // Only the size of one value is known, and the others may be larger. Each attempt therefore has at most half the
         // keys of the previous one.
         let keys_max = if job.is_repeated { usize::from(job.keys) / 2 } else { KEYS_MAX };
