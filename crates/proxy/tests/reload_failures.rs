@@ -80,7 +80,15 @@ fn a_reload_that_fails_leaves_nothing() {
     let mut running = proxy::start(valid(), Clock::monotonic()).unwrap();
     let mut client = Client::connect(running.address().unwrap());
     client.ask("set k 0 0 1\r\n1\r\n", "STORED\r\n");
-    let (before, files) = (used(), entries(folder.path()));
+    // Each event loop connects to the server when it has started.
+    let mut before = used();
+    while {
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        used() != before
+    } {
+        before = used();
+    }
+    let files = entries(folder.path());
     for (what, change) in bad {
         for _ in 0..ROUNDS {
             let mut config = valid();
