@@ -44,7 +44,7 @@ lint: $(READY) features dependencies ## Formatting, lints, types and dependencie
 
 # Only the binary is checked, and only its own lints can fail: its libraries are the same in every combination.
 features: ## Check that each program builds without the others
-	for feature in proxy load cache messages simulate; do \
+	for feature in proxy load cache messages simulate link; do \
 	  cargo clippy --quiet --package waystage --locked --no-default-features --features $$feature -- -D warnings || exit 1; \
 	done
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-FEATURES = ("proxy", "load", "cache", "messages", "simulate")
+FEATURES = ("proxy", "load", "cache", "messages", "simulate", "link")
 # An async runtime, an HTTP framework and a PostgreSQL client: only the message service needs them.
 MESSAGES_ONLY = {"tokio", "tokio-postgres", "tokio-rustls", "axum", "hyper", "hyper-util", "utoipa"}
 

@@ -209,7 +209,7 @@ def link_programs(tmp_path):
     found = []
     for process in psutil.process_iter(["cmdline"]):
         command = " ".join(process.info["cmdline"] or [])
-        found += [process] if str(tmp_path) in command and "link_process.py" in command else []
+        found += [process] if str(tmp_path) in command and "waystage link" in command else []
     return found
 
 

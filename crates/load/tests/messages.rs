@@ -8,7 +8,8 @@ mod service;
 use clock::Clock;
 use load::{Config, LoadError, MessagesConfig, MessagesSummary, Summary};
 use service::{Fault, Seen, TinyService};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 /// The requests of a short run.
@@ -74,7 +75,32 @@ fn a_healthy_service_is_valid_and_everything_is_counted() {
     assert_eq!((operations["send"].hits, operations["send"].misses), (0, 0));
     assert_eq!(summary.operations.get.count + summary.operations.set.count, REQUESTS);
     assert_eq!(service.queues(), Vec::<String>::new(), "the queues are deleted");
-    assert_eq!(service.connections(), 4 + 3, "one for each client, and one before, for the drain and after");
+    assert_eq!(service.connections(), 4 + 1 + 4 + 1, "one for each client, one before, four for the drain, one after");
+}
+
+#[test]
+fn the_queues_are_read_at_once_after_the_run() {
+    // Each of the first two requests of the drain is answered as soon as the other one is there.
+    let (drains, both) = (Arc::new((Mutex::new(0), Condvar::new())), Arc::new(AtomicBool::new(false)));
+    let (arrived, together) = (Arc::clone(&drains), Arc::clone(&both));
+    let service = TinyService::start(move |seen| {
+        if seen.is_drain() && !together.load(Ordering::Relaxed) {
+            let (count, another) = &*arrived;
+            let mut count = count.lock().unwrap();
+            *count += 1;
+            another.notify_all();
+            let count = another.wait_timeout_while(count, Duration::from_secs(5), |count| *count < 2).unwrap().0;
+            together.fetch_or(*count >= 2, Ordering::Relaxed);
+            drop(count);
+            // If the other one never comes, the next request must not wait for it once more.
+            *arrived.0.lock().unwrap() -= u32::from(!together.load(Ordering::Relaxed));
+        }
+        Fault::None
+    });
+    let messages = try_run(&config(&service, "send:2,pop")).unwrap().messages.unwrap();
+    assert!(both.load(Ordering::Relaxed), "the second queue is not read before the first is empty");
+    assert_eq!((messages.lost, messages.received, messages.out_of_order), (0, messages.acknowledged, 0));
+    assert!(messages.drained > 0);
 }
 
 #[test]

@@ -7,6 +7,8 @@
 mod activation;
 #[cfg(feature = "cache")]
 mod cache_command;
+#[cfg(feature = "link")]
+mod link_command;
 #[cfg(feature = "load")]
 mod load_command;
 #[cfg(feature = "messages")]
@@ -32,13 +34,14 @@ use std::process::ExitCode;
 /// A command that depends on a feature: its name, the feature, and whether this binary has it.
 type OptionalCommand = (&'static str, &'static str, bool);
 
-const OPTIONAL_COMMANDS: [OptionalCommand; 6] = [
+const OPTIONAL_COMMANDS: [OptionalCommand; 7] = [
     ("proxy", "proxy", cfg!(feature = "proxy")),
     ("load", "load", cfg!(feature = "load")),
     ("cache", "cache", cfg!(feature = "cache")),
     ("messages", "messages", cfg!(feature = "messages")),
     ("variates", "load", cfg!(feature = "load")),
     ("simulate", "simulate", cfg!(feature = "simulate")),
+    ("link", "link", cfg!(feature = "link")),
 ];
 
 /// A memcached proxy that times every stage of every request, and the programs that measure it.
@@ -72,6 +75,10 @@ enum Command {
     /// Simulate a queueing network described in a file, with confidence intervals.
     #[cfg(feature = "simulate")]
     Simulate(simulate_command::SimulateArguments),
+    /// Emulate a link between the devices that are its standard input and output; the lab starts it.
+    #[cfg(feature = "link")]
+    #[command(hide = true)]
+    Link(link_command::LinkArguments),
 }
 
 fn main() -> ExitCode {
@@ -93,6 +100,8 @@ fn main() -> ExitCode {
         Command::Records(arguments) => records_command::run(&arguments),
         #[cfg(feature = "simulate")]
         Command::Simulate(arguments) => simulate_command::run(&arguments),
+        #[cfg(feature = "link")]
+        Command::Link(arguments) => link_command::run(&arguments),
     };
     match outcome {
         Ok(code) => code,

@@ -1,12 +1,13 @@
 """Decides which part of a link the kernel emulates and which a program, and runs these programs.
 
-A program (`link_process.py`) emulates what the kernel cannot: delays without netem, rates without tbf, losses.
+A program (`waystage link`, which `link_process.py` starts) emulates what the kernel cannot: delays without netem, rates without tbf, losses.
 """
 
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from waylab.program import find_waystage
 from waylab.spec import HostSettings
 from waylab.testbed.netns import link_process, namespaces
 from waylab.testbed.netns.link_process import Direction
@@ -66,7 +67,7 @@ class LinkProcesses:
         command = [sys.executable, "-I", link_process.__file__]
         command += [str(namespaces.DIRECTORY / namespace), interface]
         command += [str(namespaces.DIRECTORY / switch), port, str(self._counters_of(host))]
-        command += [one.as_json() for one in settings]
+        command += [*(one.as_json() for one in settings), str(find_waystage())]
         process = self._running[host] = Process(f"link-{host}", command, self._logs)
         process.wait_until_ready()
 

@@ -4,7 +4,7 @@
 use super::body::ANYONE;
 use super::context::MessagesContext;
 use super::leases::RequestTimes;
-use super::ledger::{Ledger, ReadRequest};
+use super::ledger::{Ledger, ReadRequest, locked};
 use super::setup_connection::{Answer, SetupConnection};
 use super::summary::MessagesSummary;
 use crate::progress::ProgressReporter;
@@ -14,6 +14,8 @@ use clock::Clock;
 use serde::Deserialize;
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
+use std::panic::resume_unwind;
+use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -22,6 +24,9 @@ const AT_ONCE: u64 = 100;
 /// A statement of a killed service may still change messages. It is finished or rolled back within this time.
 const GRACE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(50);
+/// Requests in flight at once. One after the other, the requests for hundreds of receivers would take longer than a short
+/// run whenever the service is far away or slow.
+const LANES: usize = 16;
 
 /// The result of the drain.
 #[derive(Clone, Copy, Debug, Default)]
@@ -76,34 +81,47 @@ fn read_all(
 ) -> Drained {
     let Some(ledger) = &context.ledger else { return Drained::default() };
     let until = clock.now() + context.config.drain;
-    let mut connection = SetupConnection::new(context, addresses, timeout);
-    let mut unexpected = waiting(context, &mut connection);
+    let mut lanes: Vec<_> = (0..LANES).map(|_| SetupConnection::new(context, addresses, timeout)).collect();
+    let mut unexpected = waiting(context, &mut lanes);
     let (all, dead) = (ledger.outstanding(), context.dead_letter_queue());
     let mut drained = Drained { messages: 0, is_complete: true };
     let mut last_progress = clock.now();
     loop {
         let before = drained.messages;
         let mut all_receivers = vec![ANYONE];
-        let mut go_on = |messages| {
+        let mut queues = Vec::new();
+        for (number, queue) in (0..).zip(&context.queues) {
+            let mut receivers = vec![ANYONE];
+            receivers.extend(ledger.receivers(number));
+            receivers.extend(unexpected.remove(&number).unwrap_or_default());
+            all_receivers.extend(&receivers);
+            queues.push((number, queue, receivers));
+        }
+        let mut note = |messages| {
             drained.messages += messages;
             progress.report("read what is left", drained.messages, all);
-            clock.now() < until
         };
-        let mut is_empty = true;
-        for (number, queue) in (0..).zip(&context.queues) {
-            let receivers = ledger.receivers(number).into_iter().chain(unexpected.remove(&number).unwrap_or_default());
-            for receiver in [ANYONE].into_iter().chain(receivers) {
-                all_receivers.push(receiver);
-                let request = ReadRequest { receiver, queue: Some(number), sender: None };
-                is_empty = is_empty && empty(context, ledger, &mut connection, &request, queue, clock, &mut go_on);
-            }
-        }
+        // One lane reads all of a queue, so the messages of a sender keep their order.
+        let mut is_empty =
+            each_in_lanes(&mut lanes, &queues, &mut note, |connection, (number, queue, receivers), came| {
+                receivers.iter().all(|receiver| {
+                    let request = ReadRequest { receiver: *receiver, queue: Some(*number), sender: None };
+                    empty(context, ledger, connection, &request, queue, clock, &mut |messages| {
+                        came(messages);
+                        clock.now() < until
+                    })
+                })
+            });
         all_receivers.sort_unstable();
         all_receivers.dedup();
         for (receiver, queue) in all_receivers.into_iter().rev().filter_map(|receiver| Some((receiver, dead.as_ref()?)))
         {
             let request = ReadRequest { receiver, queue: None, sender: None };
-            is_empty = is_empty && empty(context, ledger, &mut connection, &request, queue, clock, &mut go_on);
+            is_empty = is_empty
+                && empty(context, ledger, &mut lanes[0], &request, queue, clock, &mut |messages| {
+                    note(messages);
+                    clock.now() < until
+                });
         }
         if !is_empty {
             return Drained { is_complete: ledger.outstanding() == 0, ..drained };
@@ -123,23 +141,53 @@ fn read_all(
 }
 
 /// The receivers with messages in each queue, according to the service. They may be unexpected.
-fn waiting(context: &MessagesContext, connection: &mut SetupConnection<'_>) -> BTreeMap<u32, Vec<u32>> {
-    let mut receivers: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+fn waiting(context: &MessagesContext, lanes: &mut [SetupConnection<'_>]) -> BTreeMap<u32, Vec<u32>> {
     if !context.config.mix.is_addressing() {
-        return receivers;
+        return BTreeMap::new();
     }
     let numbers: HashMap<&str, u32> = context.queues.iter().map(String::as_str).zip(0..).collect();
-    for receiver in 0..context.clients as u32 {
-        let path = format!("/v1/receivers/{}/queues", context.name(receiver));
-        let Answer::Reply(200, body) = connection.send(receiver, |writer, out| writer.plain("GET", &path, out)) else {
-            continue;
-        };
-        let names = serde_json::from_slice::<Names>(&body).map(|names| names.queues).unwrap_or_default();
-        for queue in names.iter().filter_map(|name| numbers.get(name.as_str())) {
-            receivers.entry(*queue).or_default().push(receiver);
+    let receivers = Mutex::new(BTreeMap::<u32, Vec<u32>>::new());
+    let clients: Vec<u32> = (0..context.clients as u32).collect();
+    each_in_lanes(lanes, &clients, &mut |_| {}, |connection, receiver, _| {
+        let path = format!("/v1/receivers/{}/queues", context.name(*receiver));
+        if let Answer::Reply(200, body) = connection.send(*receiver, |writer, out| writer.plain("GET", &path, out)) {
+            let names = serde_json::from_slice::<Names>(&body).map(|names| names.queues).unwrap_or_default();
+            for queue in names.iter().filter_map(|name| numbers.get(name.as_str())) {
+                locked(&receivers).entry(*queue).or_default().push(*receiver);
+            }
         }
-    }
-    receivers
+        true
+    });
+    receivers.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Does the work for every item, several at once: each connection serves every n-th item, in their order, until the work
+/// for one returns false. `note` receives what the work reports. Returns whether all work returned true.
+fn each_in_lanes<'v, T: Sync>(
+    lanes: &mut [SetupConnection<'v>],
+    items: &[T],
+    note: &mut dyn FnMut(u64),
+    work: impl Fn(&mut SetupConnection<'v>, &T, &dyn Fn(u64)) -> bool + Sync,
+) -> bool {
+    let (reports, reported) = mpsc::channel();
+    let (count, work) = (lanes.len(), &work);
+    thread::scope(|scope| {
+        let running: Vec<_> = (lanes.iter_mut().take(items.len()).enumerate())
+            .map(|(lane, connection)| {
+                let reports = reports.clone();
+                scope.spawn(move || {
+                    // The receiver is there until every lane has ended.
+                    let report = |messages| {
+                        let _ = reports.send(messages);
+                    };
+                    items.iter().skip(lane).step_by(count).all(|item| work(connection, item, &report))
+                })
+            })
+            .collect();
+        drop(reports);
+        reported.iter().for_each(note);
+        running.into_iter().fold(true, |all, lane| lane.join().unwrap_or_else(|panic| resume_unwind(panic)) && all)
+    })
 }
 
 /// Pops until the queue is empty; without a queue in the request, it is the dead-letter queue. Returns false if `go_on`, which receives the number of messages popped, stops it.
