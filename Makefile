@@ -8,6 +8,8 @@ READY := $(VENV)/.ready
 FUZZ_SECONDS ?= 60
 STUDIES ?= c18 b16 a16 d15
 WAYSTAGE := target/release/waystage
+BENCH_WORKLOADS ?= get pipeline multi-get-10 multi-get-50 set clients-1 clients-1000 get-4k get-128k get-512k
+BENCH_FEATURES ?= slow-requests rate-limit allowed-commands replicas-3 per-backend-32 shared-32
 # Rust programs that only lint needs, built without optimisation: building is what takes time, not running.
 TOOLS := .tools
 CARGO_DENY := $(TOOLS)/cargo-deny-0.20.2/bin/cargo-deny
@@ -68,8 +70,9 @@ bench-models: build $(READY) $(LINE) ## How fast and how exact the models are, b
 bench-load: build $(READY) ## What the load generator costs beside memcached, and how late it is (seven minutes, on an idle machine)
 	$(VENV)/bin/python tests/speed/load.py
 
-bench-proxy: build $(READY) ## What a request costs the proxy beside another build of it, BASELINE=path/to/waystage (six minutes, on an idle machine)
-	$(VENV)/bin/python tests/speed/proxy.py --proxy baseline=$(BASELINE) --proxy this=target/release/waystage
+bench-proxy: build $(READY) ## What a request costs the proxy beside twemproxy, and with each feature; BASELINE=path/to/waystage compares with another build (half an hour, on an idle machine)
+	$(VENV)/bin/python tests/speed/proxy.py --proxy this=target/release/waystage $(if $(BASELINE),--proxy baseline=$(BASELINE)) --twemproxy $(BENCH_WORKLOADS:%=--workload %)
+	$(VENV)/bin/python tests/speed/proxy.py --proxy this=target/release/waystage $(BENCH_FEATURES:%=--feature %) --workload get --workload pipeline --workload set
 
 bench-messages: build $(READY) ## The message service beside pgmq, beanstalkd and a plain INSERT, and with a million dead rows (ten minutes, on an idle machine)
 	$(VENV)/bin/python tests/speed/messages.py

@@ -1,8 +1,13 @@
-"""CPU time of the proxy per request, for two or more builds side by side: run by `make bench-proxy`.
+"""CPU time of a proxy per request, for several proxies side by side: run by `make bench-proxy`.
 
-All builds forward to the same three memcached servers, with one event loop each. One load generator drives them in turn
-and back again (ABBA). Blocks are the pairs: the ratio of a workload is the geometric mean over them, with a 95 %
-t interval. The first --proxy is the baseline.
+    proxy.py --proxy this=target/release/waystage --twemproxy          beside twemproxy
+    proxy.py --proxy old=OLD/waystage --proxy new=NEW/waystage         beside another build, the first one
+    proxy.py --proxy this=target/release/waystage --feature rate-limit   with a feature, beside itself without it
+    proxy.py --proxy this=... --peer 'name=PROGRAM --port {port} --servers {servers}'   beside any other proxy
+
+All proxies forward to the same three memcached servers, with one event loop each; this one has all stamps, and records
+of one request in 100. One load generator drives them in turn and back again (ABBA). Blocks are the pairs: the ratio of
+a workload is the geometric mean over them, with a 95 % t interval.
 """
 
 import argparse
@@ -17,7 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from programs import MEMCACHED, connect, free_ports
+from programs import MEMCACHED, connect, find, free_ports
+from proxy_systems import FEATURES, System, other, twemproxy_system, waystage
 
 from waylab.analysis.statistics.pairs import log_ratios, paired_ratio
 
@@ -57,6 +63,9 @@ WORKLOADS = {
     "multi-get-10": Workload((*READS, "--multi-key-get", "10"), 80_000),
     "set": Workload(WRITES, 120_000),
     "multi-get-50": Workload((*READS, "--multi-key-get", "50"), 30_000),
+    "clients-1": Workload(READS, 20_000, 1),
+    "clients-1000": Workload(READS, 120_000, 1000),
+    "get-4k": Workload(READS, 100_000, 64, 4 << 10),
     "get-128k": Workload(READS, 20_000, 16, 128 << 10, 500),
     "get-512k": Workload(READS, 5_000, 16, 512 << 10, 200),
 }
@@ -79,33 +88,36 @@ class Proxy:
 class Bench:
     """The servers, the proxies, and the generator that drives them."""
 
-    def __init__(self, stack: ExitStack, generator: str, binaries: dict[str, str]) -> None:
+    def __init__(self, stack: ExitStack, generator: str) -> None:
         self._stack = stack
         self._generator = generator
-        self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         cores = sorted(os.sched_getaffinity(0))
         # A proxy has a core of its own if there are several.
         self._others, self._own = set(cores[:-1] or cores), {cores[-1]}
-        ports = free_ports(SERVERS + len(binaries))
-        servers = [f"--server=127.0.0.1:{port}" for port in ports[:SERVERS]]
-        for port in ports[:SERVERS]:
+        ports = free_ports(SERVERS)
+        for port in ports:
             self._start([*MEMCACHED, str(port), "-t", "1", "-m", "512"], self._others)
             connect(port).close()
-        self.proxies = {}
-        for (name, path), port in zip(binaries.items(), ports[SERVERS:], strict=True):
-            command = [path, "proxy", "--listen", f"127.0.0.1:{port}", "--loops", "1", *servers]
-            self.proxies[name] = Proxy(self._start(command, self._own), port)
-            connect(port).close()
+        self.servers = [f"127.0.0.1:{port}" for port in ports]
+        self.proxies: dict[str, Proxy] = {}
+
+    def start(self, system: System) -> None:
+        """Start a proxy and wait until it listens."""
+        self.proxies[system.name] = Proxy(self._start(system.command, self._own), system.port)
+        connect(system.port).close()
 
     def _start(self, command: Sequence[str], cores: set[int]) -> int:
-        process = subprocess.Popen([*_on(cores), *command], stdout=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            [*_on(cores), *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         self._stack.callback(process.wait)
         self._stack.callback(process.terminate)
         return process.pid
 
     def run(self, proxy: Proxy, workload: Workload) -> float:
         """Return the CPU time of the proxy per request, in microseconds."""
-        out = self._folder / "summary.json"
+        out = self.folder / "summary.json"
         command = [*_on(self._others), self._generator, "load", "--server", f"127.0.0.1:{proxy.port}"]
         command += [*workload.load, "--requests", str(workload.requests), "--json-out-file", str(out)]
         before_s = proxy.cpu_s()
@@ -132,65 +144,107 @@ def _on(cores: set[int]) -> list[str]:
 
 
 def main() -> None:
-    """Print the ratio of every proxy to the first one, for each workload."""
+    """Print the ratio of every proxy to its references, for each workload, as a table in Markdown."""
     arguments = parse()
-    binaries = dict(arguments.proxy)
-    baseline, *candidates = binaries
+    (first, path), *others = arguments.proxy
     with ExitStack() as stack:
-        bench = Bench(stack, arguments.generator or binaries[baseline], binaries)
+        bench = Bench(stack, arguments.generator or path)
+        for name, binary in arguments.proxy:
+            bench.start(waystage(name, binary, bench.servers, bench.folder))
+        for feature in arguments.feature:
+            bench.start(waystage(feature, path, bench.servers, bench.folder, feature))
+        peers = [other(name, template, bench.servers) for name, template in arguments.peer]
+        if arguments.twemproxy:
+            peers.append(twemproxy_system(bench.servers, bench.folder))
+        for peer in peers:
+            bench.start(peer)
+        # Each proxy beside the first one, and every build beside every peer.
+        rows = [(name, first) for name in [*(name for name, _ in others), *arguments.feature]]
+        rows += [(name, peer.name) for name, _ in arguments.proxy for peer in peers]
         workloads = {name: WORKLOADS[name] for name in arguments.workload or DEFAULT}
         # The servers are the same for all, so the values are written once.
         for fill in {workload.fill for workload in workloads.values()}:
-            bench.run(bench.proxies[baseline], fill)
-        print("CPU time of the proxy per request; ratio, 95 % interval over blocks")
+            bench.run(bench.proxies[first], fill)
+        print("| workload | proxy | us | beside | us | ratio | 95 % interval |")
+        print("|---|---|---:|---|---:|---:|---|")
         for title, workload in workloads.items():
-            blocks = []
-            for number in range(arguments.blocks):
-                order = list(binaries) if number % 2 == 0 else [*candidates, baseline]
-                blocks.append(bench.block(workload, order))
-            times = {name: [block[name] for block in blocks] for name in binaries}
-            means = {name: sum(values) / len(values) for name, values in times.items()}
-            for name in candidates:
-                ratio = paired_ratio(log_ratios(times[baseline], times[name]))
-                interval = (
-                    f"[{ratio.low:.3f}, {ratio.high:.3f}]" if ratio.low and ratio.high else ratio.reason
-                )
-                print(
-                    f"  {title}: {name} {means[name]:.2f} us, {baseline} {means[baseline]:.2f} us, "
-                    f"ratio {ratio.ratio:.3f} {interval}",
-                    flush=True,
-                )
+            report(title, measured(bench, workload, arguments.blocks), rows)
+
+
+def measured(bench: Bench, workload: Workload, count: int) -> dict[str, list[float]]:
+    """Return the CPU time per request of each proxy in each block."""
+    names = list(bench.proxies)
+    # Every other block begins with the last proxy.
+    blocks = [bench.block(workload, names[:: 1 - 2 * (number % 2)]) for number in range(count)]
+    return {name: [block[name] for block in blocks] for name in names}
+
+
+def report(title: str, times: dict[str, list[float]], rows: Sequence[tuple[str, str]]) -> None:
+    """Print the rows of one workload."""
+    means = {name: sum(values) / len(values) for name, values in times.items()}
+    for name, reference in rows:
+        found = paired_ratio(log_ratios(times[reference], times[name]))
+        interval = f"{found.low:.3f} to {found.high:.3f}" if found.low and found.high else found.reason
+        cells = (title, name, f"{means[name]:.2f}", reference, f"{means[reference]:.2f}")
+        print("| " + " | ".join((*cells, f"{found.ratio:.3f}", interval)) + " |", flush=True)
 
 
 def parse() -> argparse.Namespace:
     """Parse the arguments."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument(
         "--proxy",
         type=named_path,
         action="append",
         required=True,
         metavar="NAME=PATH",
-        help="a waystage binary; the first one is the baseline",
+        help="a waystage binary; the others are compared with the first one",
+    )
+    parser.add_argument("--twemproxy", action="store_true", help="compare all of these with twemproxy")
+    parser.add_argument(
+        "--peer",
+        type=named,
+        action="append",
+        default=[],
+        metavar="NAME=COMMAND",
+        help="and with this program",
     )
     parser.add_argument(
-        "--generator", metavar="PATH", help="the waystage binary that generates the load [the baseline]"
+        "--feature",
+        action="append",
+        default=[],
+        choices=FEATURES,
+        help="compare the first --proxy with itself",
+    )
+    parser.add_argument(
+        "--generator", metavar="PATH", help="the waystage binary that generates the load [the first --proxy]"
     )
     parser.add_argument("--blocks", type=int, default=10, help="blocks of each workload [10]")
     parser.add_argument("--workload", action="append", choices=WORKLOADS, help=f"[{', '.join(DEFAULT)}]")
     arguments = parser.parse_args()
-    if len(dict(arguments.proxy)) < 2 or arguments.blocks < 1:
-        parser.error("give two or more --proxy with different names, and one or more --blocks")
+    names = [name for name, _ in (*arguments.proxy, *arguments.peer)] + arguments.feature
+    if len(set(names)) + arguments.twemproxy < 2 or len(set(names)) < len(names) or arguments.blocks < 1:
+        parser.error("give two or more proxies with different names, and one or more --blocks")
+    if arguments.twemproxy and not find("nutcracker"):
+        parser.error("--twemproxy: nutcracker is not installed")
     return arguments
+
+
+def named(text: str) -> tuple[str, str]:
+    """Split NAME=TEXT."""
+    name, separator, rest = text.partition("=")
+    if not (name and separator and rest):
+        raise argparse.ArgumentTypeError(f"{text!r} has no name, as in old=/tmp/waystage")
+    return name, rest
 
 
 def named_path(text: str) -> tuple[str, str]:
     """Split NAME=PATH."""
-    name, separator, path = text.partition("=")
-    if not (name and separator and os.access(path, os.X_OK)):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not NAME=PATH of a program, for example old=/tmp/waystage"
-        )
+    name, path = named(text)
+    if not os.access(path, os.X_OK):
+        raise argparse.ArgumentTypeError(f"{path}: not a program")
     return name, path
 
 
