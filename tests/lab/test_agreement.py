@@ -13,6 +13,7 @@ from test_hostile_folders import changed
 
 from waylab.analysis import analyse, analyse_trial
 from waylab.analysis.trial import histograms
+from waylab.analysis.trial.agreement import _agree
 from waylab.analysis.trial.merged_agreement import _rounded_alike
 from waylab.errors import LabError
 from waylab.run import create_run
@@ -185,6 +186,12 @@ def test_a_manifest_shows_every_change(run_folder, name):
     FORGED[name][0](directory)
     gate = gate_of(result_of(run_folder), "manifest")
     assert gate.passed is False and "load.json is not what the trial left" in gate.text
+
+
+def test_numbers_agree_that_two_ways_to_convert_a_unit_round_differently():
+    """13 ms were 0.013 s for the load generator, and 13 000 000 ns 0.013000000000000001 s for the lab."""
+    assert _agree(0.013, 13_000_000 * 1e-9) and 13_000_000 * 1e-9 != 0.013
+    assert not _agree(0.01301, 0.013) and not _agree("open", "closed") and not _agree(None, 0.0)
 
 
 def test_another_server_is_found(run_folder):

@@ -5,6 +5,7 @@ of different programs, and the plan with the run. Their limits only detect files
 the accuracy of a trial.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -189,6 +190,13 @@ def other_machines(found: list[Artifacts]) -> None:
             )
 
 
+def _agree(reported: object, planned: object) -> bool:
+    """Compare two values; numbers may differ by what two ways to convert a unit round differently."""
+    if isinstance(reported, float) and isinstance(planned, int | float):
+        return math.isclose(reported, planned, rel_tol=1e-9)
+    return reported == planned
+
+
 def _settings(plan: PlannedTrial, load: LoadSummary) -> Iterator[str]:
     """Compare the settings that the load generators report with the planned ones."""
     reported = [part.settings for part in load.parts if part.settings] or [load.settings]
@@ -204,7 +212,7 @@ def _settings(plan: PlannedTrial, load: LoadSummary) -> Iterator[str]:
             missing = set(found) - wanted
             if missing:
                 yield f"the load ran with seed {min(missing)}, planned: {plan.seed}"
-        elif any(one != wanted for one in found):
+        elif not all(_agree(one, wanted) for one in found):
             yield f"the load ran with {name} {found[0]}, planned: {wanted}"
 
 

@@ -1,6 +1,7 @@
 """Decides which part of a link the kernel emulates and which a program, and runs these programs.
 
-A program (`waystage link`, which `link_process.py` starts) emulates what the kernel cannot: delays without netem, rates without tbf, losses.
+A program emulates what the kernel cannot: delays without netem, rates without tbf, losses. It is `waystage link`, which
+`link_process.py` starts.
 """
 
 import sys
