@@ -20,7 +20,7 @@ use clock::{Clock, Nanos, Stage, StageClock};
 use records::{Outcome, is_sampled};
 use std::sync::Arc;
 use std::time::Duration;
-use wire::{Limits, MetaCode, ParsedRequest, Reply, Request, Verb, parse_request};
+use wire::{Keys, Limits, MetaCode, ParsedRequest, Reply, Request, Verb, parse_request};
 
 /// The part of the configuration that sessions need.
 #[derive(Clone, Debug)]
@@ -124,6 +124,20 @@ impl Core {
             }
             _ => self.send(id, request),
         }
+    /// Makes a job of a part of a line and sends it to its backends. `admit_keys` has admitted its keys.
+    pub(crate) fn submit_part(&mut self, arrival: Arrival, request: &Request<'_>) -> JobId {
+        let id = self.begin(arrival);
+        self.dispatch(id, request);
+        id
+    }
+
+    /// Takes the tokens of the pools of these keys. Returns the reply if a pool refuses them.
+    pub(crate) fn admit_keys(&mut self, keys: Keys<'_>, pool: Option<u8>) -> Result<(), Vec<u8>> {
+        let Core { rate_limits, turn, .. } = self;
+        let refusal = rate_limits.as_mut().and_then(|limits| limits.refusal_of_keys(keys, pool, *turn));
+        refusal.map_or(Ok(()), |line| Err(line.to_vec()))
+    }
+
         id
     }
 

@@ -5,6 +5,7 @@
 
 mod allowed;
 mod enter;
+mod line_reply;
 mod lines;
 mod open_line;
 mod queue;
@@ -461,7 +462,7 @@ impl Session {
 
     /// Counts the bytes in the buffers of this session.
     fn count_buffers(&self, core: &mut Core) {
-        let output = self.connection.outbox.waiting_bytes() as usize;
+        let output = self.unread_bytes();
         let input = self.connection.inbox.held_bytes() + self.request_bytes;
         core.jobs.clients.buffers_changed(self.reference(), output, input);
     }
