@@ -40,10 +40,9 @@ impl Session {
         let settings = &core.settings;
         let (_, dropped) = core.jobs.clients.replies_of(self.reference());
         let client_bytes = settings.client_buffer_bytes as usize;
-        // A client that sends no more is not moved: its last requests are answered here. Of one that moves, only the rest of a
-        // line is taken, however slowly it reads.
-        if settings.is_moving && !self.is_input_done {
-            return self.rare.get().line.is_some() && (self.keys_in_order as usize) < KEYS_MAX;
+        // A client that moves does so after its line, however slowly it reads.
+        if settings.is_moving && !self.is_input_done && self.rare.get().line.is_some() {
+            return (self.keys_in_order as usize) < KEYS_MAX;
         }
         self.queue.len() < settings.client_window
             && dropped == 0
@@ -61,7 +60,7 @@ impl Session {
         if core.settings.has_warm_up && verb != Verb::Get {
             return 1;
         }
-        if core.settings.is_moving {
+        if core.settings.is_moving && self.rare.get().line.is_some() {
             return KEYS_MAX;
         }
         let room = (core.settings.client_buffer_bytes as usize).saturating_sub(self.expected_bytes(core));
