@@ -79,8 +79,10 @@ def test_a_server_is_drained_used_again_and_weighted(proxy, servers):
         for _ in range(20):
             client.sendall(b"get k\r\n")
             assert b"old" not in client.recv(100)
+    assert change("weight", first, "1") == (0, f"the weight of {first} of pool main is 1: no keys have moved")
     code, line = change("weight", first, "5")
     assert code == 0 and line.startswith(f"the weight of {first} of pool main is 5: keys have moved"), line
+    assert change("weight", first, "5") == (0, f"the weight of {first} of pool main is 5: no keys have moved")
     # The file changes the weight, which counts from now on.
     write(weight=3)
     process.send_signal(signal.SIGHUP)
