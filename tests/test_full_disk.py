@@ -6,7 +6,7 @@ import socket
 import subprocess
 
 from programs import WAYSTAGE, connect, free_ports
-from test_reload import PATIENCE_S, Lines, ask
+from proxies import PATIENCE_S, Lines, ask
 
 # A limit on the length of files has the same effect as a full disk.
 # SIGXFSZ stays ignored, so that the write fails instead of killing the process.

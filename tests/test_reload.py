@@ -9,43 +9,16 @@ import threading
 import time
 
 import pytest
-from programs import WAYSTAGE, connect, free_ports
+from programs import WAYSTAGE
+from proxies import PATIENCE_S, Lines, ask, cache_servers, until
 from test_idle import raise_file_limit
 
-PATIENCE_S = 20.0
 # The long form: WAYSTAGE_RELOAD_CLIENTS=19000 pytest -s tests/test_reload.py
 CLIENTS = int(os.environ.get("WAYSTAGE_RELOAD_CLIENTS", "6000"))
 # A client that does not wait for other clients is answered within this time, also during a reload.
 PAUSE_MAX_S = 5.0
 # More keys than fit into the 1024 bytes of a command, so that the proxy has sent the first ones on.
 HALF_LINE = b"get" + b" none" * 400
-
-
-class Lines:
-    """The output of a running process, line by line."""
-
-    def __init__(self, stream):
-        self.lines = []
-        self.changed = threading.Condition()
-        self.reader = threading.Thread(target=self._read, args=(stream,), daemon=True)
-        self.reader.start()
-
-    def _read(self, stream):
-        with stream:
-            for line in stream:
-                with self.changed:
-                    self.lines.append(line.rstrip("\n"))
-                    self.changed.notify_all()
-
-    def wait_for(self, text):
-        """Return the next line with this text; drop it and the lines before it."""
-        with self.changed:
-            found = self.changed.wait_for(lambda: any(text in line for line in self.lines), PATIENCE_S)
-            assert found, f"{text!r} is not among {self.lines}"
-            at = next(index for index, line in enumerate(self.lines) if text in line)
-            line = self.lines[at]
-            del self.lines[: at + 1]
-            return line
 
 
 class Proxy:
@@ -64,25 +37,8 @@ class Proxy:
 
 @pytest.fixture
 def servers():
-    processes, ports = [], free_ports(2)
-    for port in ports:
-        command = [str(WAYSTAGE), "cache", "--listen", f"127.0.0.1:{port}"]
-        processes.append(subprocess.Popen(command, stdout=subprocess.DEVNULL))
-        connect(port).close()
-    yield ports
-    for process in processes:
-        process.kill()
-        process.wait()
-
-
-def ask(stream, request, reply):
-    stream.sendall(request)
-    got = b""
-    while len(got) < len(reply):
-        piece = stream.recv(4096)
-        assert piece, f"closed after {got!r}"
-        got += piece
-    assert got == reply
+    with cache_servers(2) as ports:
+        yield ports
 
 
 def write(file, port, more=""):
@@ -133,13 +89,6 @@ def test_a_reload_applies_the_new_configuration_and_keeps_clients(servers, tmp_p
 
 def threads_of(process):
     return len(os.listdir(f"/proc/{process.pid}/task"))
-
-
-def until(what, is_so):
-    end = time.monotonic() + PATIENCE_S
-    while not is_so():
-        assert time.monotonic() < end, f"not in time: {what}"
-        time.sleep(0.02)
 
 
 @pytest.fixture

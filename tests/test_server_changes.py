@@ -8,20 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from programs import WAYSTAGE, connect, free_ports
-from test_reload import PATIENCE_S, Lines, ask, until
+from proxies import PATIENCE_S, ask, cache_servers, running_proxy, until
 
 
 @pytest.fixture
 def servers():
-    processes, ports = [], free_ports(2)
-    for port in ports:
-        command = [str(WAYSTAGE), "cache", "--listen", f"127.0.0.1:{port}"]
-        processes.append(subprocess.Popen(command, stdout=subprocess.DEVNULL))
-        connect(port).close()
-    yield ports
-    for process in processes:
-        process.kill()
-        process.wait()
+    with cache_servers(2) as ports:
+        yield ports
 
 
 @pytest.fixture
@@ -41,25 +34,14 @@ def proxy(servers, tmp_path):
 
     (port,) = free_ports(1)
     write()
-    command = [str(WAYSTAGE), "proxy", "--config", str(file), "--control", str(control)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    said, log = Lines(process.stdout), Lines(process.stderr)
 
     def change(*arguments):
         command = [str(WAYSTAGE), "proxy", *arguments, "--control", str(control)]
         done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=PATIENCE_S)
         return done.returncode, done.stdout.strip() or done.stderr.strip()
 
-    try:
-        said.wait_for("ready on")
+    with running_proxy(file, "--control", str(control)) as (process, log):
         yield process, port, log, change, write
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=PATIENCE_S) == 0
-    finally:
-        process.kill()
-        process.wait()
-        said.reader.join()
-        log.reader.join()
 
 
 def drained(port):
@@ -97,8 +79,10 @@ def test_a_server_is_drained_used_again_and_weighted(proxy, servers):
         for _ in range(20):
             client.sendall(b"get k\r\n")
             assert b"old" not in client.recv(100)
+    assert change("weight", first, "1") == (0, f"the weight of {first} of pool main is 1: no keys have moved")
     code, line = change("weight", first, "5")
     assert code == 0 and line.startswith(f"the weight of {first} of pool main is 5: keys have moved"), line
+    assert change("weight", first, "5") == (0, f"the weight of {first} of pool main is 5: no keys have moved")
     # The file changes the weight, which counts from now on.
     write(weight=3)
     process.send_signal(signal.SIGHUP)

@@ -5,16 +5,14 @@ import os
 import re
 import signal
 import socket
-import subprocess
 import time
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from programs import WAYSTAGE, connect, free_ports
-from test_reload import Lines
+from programs import connect, free_ports
+from proxies import PATIENCE_S, running_proxy
 
-PATIENCE_S = 20.0
 PTRACE_ATTACH, PTRACE_DETACH, WALL = 16, 17, 0x40000000
 
 
@@ -65,30 +63,6 @@ def socket_of(name):
         yield double
 
 
-@contextmanager
-def proxy(file, *arguments, **environment):
-    """Start a proxy; yields its process and the lines of its log. It must exit with code 0 after SIGTERM."""
-    command = [str(WAYSTAGE), "proxy", "--config", str(file), *arguments]
-    process = subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, **environment},
-    )
-    said, log = Lines(process.stdout), Lines(process.stderr)
-    try:
-        said.wait_for("ready on")
-        yield process, log
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=PATIENCE_S) == 0
-    finally:
-        process.kill()
-        process.wait()
-        said.reader.join()
-        log.reader.join()
-
-
 def write(file: Path, port, more=""):
     # No server listens at this address: the proxy is ready without one.
     file.write_text(f'listen = "127.0.0.1:{port}"\n{more}[[pools]]\nservers = ["127.0.0.1:1"]\n')
@@ -98,7 +72,7 @@ def write(file: Path, port, more=""):
 def test_the_start_each_reload_and_the_end_are_reported(manager, tmp_path):
     (port,) = free_ports(1)
     file = write(tmp_path / "proxy.toml", port)
-    with proxy(file, NOTIFY_SOCKET=manager.name) as (process, log):
+    with running_proxy(file, NOTIFY_SOCKET=manager.name) as (process, log):
         assert manager.receive() == {"READY": "1", "STATUS": f"serves on 127.0.0.1:{port}"}
         connect(port).close()
         for more, status in [
@@ -124,7 +98,7 @@ def test_the_start_each_reload_and_the_end_are_reported(manager, tmp_path):
 def test_nothing_is_reported_without_a_service_manager(tmp_path):
     file = write(tmp_path / "proxy.toml", 0)
     for environment in ({}, {"NOTIFY_SOCKET": "", "WATCHDOG_USEC": "soon"}):
-        with proxy(file, **environment) as (_, log):
+        with running_proxy(file, **environment) as (_, log):
             pass
         assert not [line for line in log.lines if " warn " in line and "backend" not in line]
 
@@ -147,7 +121,7 @@ def test_nothing_is_reported_without_a_service_manager(tmp_path):
 def test_a_service_manager_that_cannot_be_reached_is_one_line_of_the_log(tmp_path, environment, warning):
     (port,) = free_ports(1)
     file = write(tmp_path / "proxy.toml", port)
-    with proxy(file, WATCHDOG_USEC="100000", **environment) as (process, log):
+    with running_proxy(file, WATCHDOG_USEC="100000", **environment) as (process, log):
         assert " warn " in log.wait_for(warning)
         process.send_signal(signal.SIGHUP)
         log.wait_for("reloaded")
@@ -163,7 +137,7 @@ def test_a_service_manager_that_does_not_read_delays_the_start_by_a_moment(tmp_p
             other.setblocking(False)
             while True:
                 other.sendto(b"X=1", manager.name)
-        with proxy(file, NOTIFY_SOCKET=manager.name, WATCHDOG_USEC="100000") as (_, log):
+        with running_proxy(file, NOTIFY_SOCKET=manager.name, WATCHDOG_USEC="100000") as (_, log):
             assert "Resource temporarily unavailable" in log.wait_for("cannot report READY=1")
             connect(port).close()
 
@@ -176,7 +150,7 @@ def test_a_signal_does_not_discard_a_report_that_waits(tmp_path):
             other.setblocking(False)
             while True:
                 other.sendto(b"X=1", manager.name)
-        with proxy(file, NOTIFY_SOCKET=manager.name) as (process, log):
+        with running_proxy(file, NOTIFY_SOCKET=manager.name) as (process, log):
             # The proxy serves, and its report waits for a second at most.
             time.sleep(0.2)
             process.send_signal(signal.SIGHUP)
@@ -190,7 +164,10 @@ def test_a_signal_does_not_discard_a_report_that_waits(tmp_path):
 
 def test_signs_of_life_are_sent_by_an_idle_proxy_also_after_a_reload(manager, tmp_path):
     file = write(tmp_path / "proxy.toml", 0)
-    with proxy(file, "--loops", "2", NOTIFY_SOCKET=manager.name, WATCHDOG_USEC="800000") as (process, _):
+    with running_proxy(file, "--loops", "2", NOTIFY_SOCKET=manager.name, WATCHDOG_USEC="800000") as (
+        process,
+        _,
+    ):
         assert manager.signs_in(3) >= 5
         for _ in range(2):
             process.send_signal(signal.SIGHUP)
@@ -212,7 +189,10 @@ def test_signs_of_life_need_a_watchdog_for_this_process(tmp_path):
             'WATCHDOG_PID is "me", which is not a process ID',
         ),
     ]:
-        with socket_of(name) as manager, proxy(file, NOTIFY_SOCKET=str(name), **variables) as (_, log):
+        with (
+            socket_of(name) as manager,
+            running_proxy(file, NOTIFY_SOCKET=str(name), **variables) as (_, log),
+        ):
             assert manager.receive()["READY"] == "1"
             assert manager.signs_in(0.5) == 0
             if warning:
@@ -241,7 +221,7 @@ def test_the_signs_of_life_end_if_one_event_loop_hangs(tmp_path, thread):
     file = write(tmp_path / "proxy.toml", 0)
     with socket_of(tmp_path / "notify") as manager:
         environment = {"NOTIFY_SOCKET": manager.name, "WATCHDOG_USEC": "400000"}
-        with proxy(file, "--loops", "2", **environment) as (process, _):
+        with running_proxy(file, "--loops", "2", **environment) as (process, _):
             assert manager.signs_in(2) >= 5
             with frozen(process, thread):
                 manager.signs_in(0.5)

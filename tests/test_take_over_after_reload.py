@@ -8,7 +8,7 @@ import threading
 
 import pytest
 from programs import WAYSTAGE
-from test_reload import PATIENCE_S, Lines, ask
+from proxies import PATIENCE_S, Lines, ask
 
 
 class SlowBackend:

@@ -1,5 +1,6 @@
 //! A non-blocking connection: a stream with an inbox and an outbox.
 
+use crate::address::Address;
 use crate::inbox::{Buffers, Filled, Inbox};
 use crate::outbox::Outbox;
 use crate::proxy_header::{ClientAddress, HeaderReader};
@@ -203,6 +204,15 @@ impl Connection {
     /// The local address; `None` if it is not TCP.
     pub fn local_address(&self) -> Option<SocketAddr> {
         self.stream.tcp()?.local_addr().ok()
+    }
+
+    /// The address of this end, as the kernel reports it: of a client, the address to which it has connected. `None` for a unix
+    /// socket without a path.
+    pub fn local_end(&self) -> Option<Address> {
+        match self.stream.unix() {
+            Some(stream) => Some(Address::Unix(stream.local_addr().ok()?.as_pathname()?.into())),
+            None => Some(Address::Tcp(self.local_address()?.into())),
+        }
     }
 
     /// The remote address; `None` before it is connected, or if it is not TCP.

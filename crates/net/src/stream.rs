@@ -73,6 +73,14 @@ impl Stream {
         }
     }
 
+    /// The unix socket; `None` for TCP.
+    pub(crate) fn unix(&self) -> Option<&UnixStream> {
+        match self {
+            Stream::Unix(stream) => Some(stream),
+            Stream::Tcp(_) | Stream::Tls(_) => None,
+        }
+    }
+
     /// The TCP socket; `None` for a unix socket.
     pub(crate) fn tcp(&self) -> Option<&TcpStream> {
         match self {

@@ -6,7 +6,7 @@ mod common;
 
 use clock::Clock;
 use common::{Proxy, servers, until};
-use proxy::{CommandGroup, Config, ListenerConfig, LogFormat, LogOutput, PoolConfig, Running, start};
+use proxy::{CommandGroup, Config, ListenerConfig, LogFormat, LogOutput, PoolConfig, Running, Timeouts, start};
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -190,10 +190,63 @@ fn a_client_that_moves_may_use_what_its_listener_allows_then() {
     check(["", "", "flush_all"]);
     reload(only(own, &[CommandGroup::Read]), open(of_pool));
     check(["", "flush_all", ""]);
-    // The address is gone: what its clients may use does not change.
+    // The address is gone, and with it its clients.
     reload(open("127.0.0.4"), open(of_pool));
-    check(["", "flush_all", ""]);
+    let [first, second, third] = &mut clients;
+    second.expect_closed();
+    [first, third].into_iter().for_each(|client| client.ask("flush_all\r\n", "OK\r\n"));
     assert_eq!(running.stop().unwrap().lost, 0);
+}
+
+/// What counts is the address at which the kernel listens, and not how it is written.
+#[test]
+fn a_client_stays_with_its_address_however_it_is_written() {
+    let servers = servers(1);
+    let config = |listener: ListenerConfig| {
+        let mut config = Config::new("", &[servers[0].address().to_string()]);
+        (config.loops, config.listen) = (1, vec![listener]);
+        config
+    };
+    let mut running = start(config("127.0.0.1:0".into()), Clock::monotonic()).unwrap();
+    let port = address(&running, 0).port();
+    let mut client = Client::connect(address(&running, 0));
+    client.ask("flush_all\r\n", "OK\r\n");
+    for (host, is_allowed) in [("localhost", false), ("127.0.0.1", true), ("127.0.0.1", false), ("localhost", true)] {
+        let listener = ListenerConfig::new(&format!("{host}:{port}"));
+        let deny = (!is_allowed).then(|| vec![CommandGroup::Flush]);
+        let new = running.reload(config(ListenerConfig { deny, ..listener })).unwrap();
+        let mut old = std::mem::replace(&mut running, new);
+        old.wait_for_clients(|| false);
+        client.ask("flush_all\r\n", if is_allowed { "OK\r\n".into() } else { refused("flush_all") });
+        assert_eq!(old.stop().unwrap().lost, 0);
+    }
+    assert_eq!(running.stop().unwrap().lost, 0);
+}
+
+/// Requests that the proxy has read are answered before the client of a listener that is gone is closed.
+#[test]
+fn a_client_whose_listener_is_removed_receives_its_replies() {
+    let gated = GatedServer::start();
+    let config = |hosts: &[&str]| {
+        let mut config = Config::new("", &[gated.address().to_string()]);
+        config.loops = 1;
+        config.listen = hosts.iter().map(|host| format!("{host}:0").into()).collect();
+        config.pools[0].timeouts = Timeouts::all(Duration::from_secs(20));
+        config
+    };
+    let mut running = start(config(&["127.0.0.1", "127.0.0.2"]), Clock::monotonic()).unwrap();
+    let mut client = Client::connect(address(&running, 1));
+    let mut idle = Client::connect(address(&running, 1));
+    client.send("get k\r\n".repeat(100));
+    until("requests are in flight", || gated.received_so_far() >= 32);
+    std::thread::sleep(Duration::from_millis(100));
+    let mut old = running.reload(config(&["127.0.0.1"])).map(|new| std::mem::replace(&mut running, new)).unwrap();
+    idle.expect_closed();
+    (0..100).for_each(|_| gated.answer("get k", "END\r\n"));
+    client.expect("END\r\n".repeat(100));
+    client.expect_closed();
+    old.wait_for_clients(|| false);
+    assert_eq!((old.stop().unwrap().lost, running.stop().unwrap().lost), (0, 0));
 }
 
 /// The client of a listener that may not write sends a value when the configuration is reloaded.

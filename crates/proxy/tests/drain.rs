@@ -8,6 +8,7 @@ mod common;
 use common::{Proxy, disciplines, servers, until};
 use proxy::{Config, Failover, FailoverPool, PoolConfig, Timeouts, Writes};
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use testkit::{Client, GatedServer, Server};
 
@@ -148,6 +149,80 @@ fn a_request_in_flight_is_answered_by_the_server_that_is_drained() {
     let line = format!("SERVER_ERROR backend {} is down\r\n", gated.address());
     client.ask("get k\r\nset k 0 0 1\r\ny\r\n", line.clone() + &line);
     assert_eq!(gated.received_so_far(), 1);
+}
+
+/// Requests that the proxy has read are answered by the server, also those that wait behind others of their client.
+#[test]
+fn requests_that_wait_in_the_proxy_are_answered_by_the_server_that_is_drained() {
+    for discipline in disciplines(1, false) {
+        let gated = GatedServer::start();
+        let mut proxy = Proxy::at(&[gated.address()], |config| (config.loops, config.discipline) = (1, discipline));
+        // More than may be in flight, and reads behind a write.
+        let mut clients = [proxy.client(), proxy.client()];
+        clients[0].send("get a\r\n".repeat(100));
+        clients[1].send("set b 0 0 1\r\nx\r\nget b\r\nset c 0 0 1\r\nx\r\nget c\r\n");
+        until("requests are in flight", || gated.received_so_far() >= 1);
+        std::thread::sleep(Duration::from_millis(100));
+        drain(&mut proxy, &[0]);
+        std::thread::sleep(Duration::from_millis(100));
+        let read = |key: &str| format!("VALUE {key} 0 1\r\nx\r\nEND\r\n");
+        (0..100).for_each(|_| gated.answer("get a", &read("a")));
+        for key in ["b", "c"] {
+            gated.answer(&format!("set {key} 0 0 1"), "STORED\r\n");
+            gated.answer(&format!("get {key}"), &read(key));
+        }
+        clients[0].expect(read("a").repeat(100));
+        clients[1].expect(format!("STORED\r\n{}STORED\r\n{}", read("b"), read("c")));
+        // Those that come later are not.
+        let line = format!("SERVER_ERROR backend {} is down\r\n", gated.address());
+        clients.iter_mut().for_each(|client| client.ask("get a\r\n", &line));
+    }
+}
+
+/// With another replica, no request fails while servers are drained and used again.
+#[test]
+fn clients_see_no_error_while_servers_are_drained_in_turn() {
+    for discipline in [disciplines(2, false)[0], disciplines(2, false)[1]] {
+        let backends = servers(2);
+        let mut proxy = Proxy::at(&addresses(&backends), |config| {
+            (config.loops, config.discipline) = (2, discipline);
+            (config.pools[0].replicas, config.pools[0].failover) = (2, Failover::OnError);
+            config.pools[0].writes = Writes::First;
+        });
+        let address = proxy.address;
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for number in 0..3 {
+                let is_over = &is_over;
+                scope.spawn(move || {
+                    let mut client = Client::connect(address);
+                    while !is_over.load(Ordering::Relaxed) {
+                        for turn in 0..10 {
+                            client.send(format!("set k{number}-{turn} 0 0 1\r\nx\r\nget k{number}-{turn}\r\n"));
+                        }
+                        for turn in 0..10 {
+                            client.expect("STORED\r\n");
+                            let line = client.line();
+                            if line == format!("VALUE k{number}-{turn} 0 1\r\n") {
+                                client.expect("x\r\nEND\r\n");
+                            } else {
+                                // A value that a server has missed is deleted there.
+                                assert_eq!(line, "END\r\n");
+                            }
+                        }
+                    }
+                });
+            }
+            for drained in [&[0][..], &[], &[1], &[], &[0], &[]] {
+                std::thread::sleep(Duration::from_millis(200));
+                drain(&mut proxy, drained);
+                until("what was missed is invalidated", || {
+                    proxy.stats().contains("waystage_invalidations_pending 0\r\n") || !drained.is_empty()
+                });
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+    }
 }
 
 #[test]

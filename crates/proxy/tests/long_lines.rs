@@ -4,8 +4,8 @@
 
 mod common;
 
-use common::{Proxy, disciplines, servers};
-use proxy::PartFailure;
+use common::{Proxy, disciplines, servers, until};
+use proxy::{Config, PartFailure, PoolConfig, RouteConfig};
 use std::time::Duration;
 use testkit::{Scripted, Server, memory_bytes};
 
@@ -103,6 +103,117 @@ fn a_part_that_fails_ends_the_line_and_the_next_one_is_answered() {
         client.send(line.repeat(3) + &refused + "get a\r\n");
         client.expect("SERVER_ERROR no\r\n".repeat(4) + "END\r\n");
     }
+}
+
+const FAILURE: &str = "SERVER_ERROR no\r\n";
+const VALUE: &str = "VALUE a 0 1\r\nx\r\n";
+
+/// A proxy before a server with the key `a`, and a server for the keys that begin with `bad`, which fails their requests.
+fn half_failing(change: impl FnOnce(&mut Config)) -> (Proxy, Scripted) {
+    let failing = Scripted::start(|peer, _| {
+        while peer.line().is_some() {
+            peer.send(FAILURE)
+        }
+    });
+    let name = failing.address().to_string();
+    let proxy = Proxy::before(servers(1), |config| {
+        config.loops = 1;
+        config.pools.push(PoolConfig::new("bad", &[name]));
+        config.routes = vec![RouteConfig { prefix: "bad".into(), pool: "bad".into() }];
+        change(config);
+    });
+    proxy.client().ask("set a 0 0 1\r\nx\r\n", "STORED\r\n");
+    (proxy, failing)
+}
+
+/// What the client receives does not depend on the parts in which the proxy sends the line on.
+#[test]
+fn failed_parts_of_a_long_line_are_answered_like_those_of_a_short_one() {
+    let [good, bad] = [" a", " bad"];
+    for failure in [PartFailure::Miss, PartFailure::Partial, PartFailure::Error] {
+        let (proxy, _failing) = half_failing(|config| config.part_failure = failure);
+        for shape in [
+            vec![(good, 1), (bad, 1)],
+            vec![(good, 128), (bad, 1)],
+            vec![(bad, 1), (good, 300)],
+            vec![(bad, 300), (good, 300)],
+            vec![(good, 10), (bad, 300), (good, 300)],
+            vec![(good, 300), (bad, 300)],
+            vec![(bad, 64)],
+            vec![(bad, 500)],
+        ] {
+            let words: String = shape.iter().map(|(word, count)| word.repeat(*count)).collect();
+            let values: usize = shape.iter().filter(|(word, _)| *word == good).map(|(_, count)| count).sum();
+            let expected = match failure {
+                _ if values == 0 => FAILURE.to_string(),
+                PartFailure::Miss => VALUE.repeat(values) + "END\r\n",
+                PartFailure::Partial => VALUE.repeat(values) + FAILURE,
+                PartFailure::Error => FAILURE.to_string(),
+            };
+            for verb in ["get", "gat 0"] {
+                // One that has not read a value, one that has, and one whose line arrives in pieces.
+                let line = format!("{verb}{words} \r\nmn\r\n");
+                let mut client = proxy.client();
+                (0..2).for_each(|_| client.ask(&line, expected.clone() + "MN\r\n"));
+                for piece in line.as_bytes().chunks(700) {
+                    client.send(piece);
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                client.expect(expected.clone() + "MN\r\n");
+            }
+        }
+        let stats = proxy.stats();
+        assert!(!stats.contains("waystage_parts_failed 0\r\n"), "{stats}");
+    }
+}
+
+/// The values that precede an error are held, but not more than half of what may be held for a client.
+#[test]
+fn an_error_stands_alone_unless_the_values_before_it_are_too_large_to_be_held() {
+    let (proxy, _failing) = half_failing(|config| {
+        (config.part_failure, config.client_buffer_bytes) = (PartFailure::Error, 200_000);
+        config.metrics = Some("127.0.0.1:0".into());
+    });
+    let mut client = proxy.client();
+    let big = format!("VALUE big 0 20000\r\n{}\r\n", "x".repeat(20_000));
+    client.ask(format!("set big 0 0 20000\r\n{}\r\n", "x".repeat(20_000)), "STORED\r\n");
+    client.ask(format!("get{}{} bad\r\n", " big".repeat(4), " a".repeat(800)), FAILURE);
+    let metrics = proxy.metrics();
+    assert!(metrics.contains("waystage_requests_total{operation=\"get\",outcome=\"server_error\"} 1\n"), "{metrics}");
+    client.send(format!("get{}{} bad a\r\n", " big".repeat(30), " a".repeat(800)));
+    client.expect(big.repeat(30) + VALUE);
+    let mut rest = 1;
+    let last = loop {
+        let line = client.line();
+        if line != "VALUE a 0 1\r\n" {
+            break line;
+        }
+        client.expect("x\r\n");
+        rest += 1;
+    };
+    assert_eq!(last, FAILURE);
+    assert!(rest <= 800, "{rest}");
+    // Without a failure all of them arrive.
+    client.ask(
+        format!("get{}{}\r\nmn\r\n", " big".repeat(30), " a".repeat(20_000)),
+        big.repeat(30) + &VALUE.repeat(20_000) + "END\r\nMN\r\n",
+    );
+}
+
+#[test]
+fn a_client_that_leaves_in_the_middle_of_a_line_leaves_no_values() {
+    let (proxy, _failing) = half_failing(|config| {
+        (config.part_failure, config.metrics) = (PartFailure::Error, Some("127.0.0.1:0".into()));
+    });
+    let mut client = proxy.client();
+    client.ask("get a\r\n", VALUE.to_string() + "END\r\n");
+    client.send(format!("get{}", " a".repeat(1000)));
+    client.half_close();
+    client.expect_closed();
+    let mut client = proxy.client();
+    client.send(format!("get{}", " a".repeat(1000)));
+    drop(client);
+    until("nothing is held", || proxy.metrics().contains("\nwaystage_held_bytes 0\n"));
 }
 
 #[test]

@@ -159,26 +159,68 @@ fn a_pool_without_a_limit_is_not_affected_and_a_request_is_refused_as_a_whole() 
     client.ask("flush_all\r\nget a\r\n", refused("limited") + "VALUE a 0 1\r\nx\r\nEND\r\n");
 }
 
-/// The parts of a long line are admitted one by one. The first that is refused ends it.
+/// Sends a line, in pieces of so many bytes.
+fn send_in_pieces(client: &mut Client, line: &str, bytes: usize) {
+    for piece in line.as_bytes().chunks(bytes) {
+        client.send(piece);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// However many groups of keys the proxy sends it on in, and however it arrives.
 #[test]
-fn a_refused_part_ends_a_long_line() {
-    let proxy = Proxy::before(servers(1), |config| (config.loops, config.pools[0].rate_limit) = (1, burst(300)));
-    let mut client = proxy.client();
-    client.ask("set k 0 0 1\r\nx\r\n", "STORED\r\n");
-    client.send(format!("get{}\r\nmn\r\n", " k".repeat(3000)));
-    let mut values = 0;
-    let last = loop {
-        let line = client.line();
-        if !line.starts_with("VALUE k 0 1") {
-            break line;
+fn a_line_of_many_keys_is_admitted_or_refused_as_a_whole() {
+    for bytes in [usize::MAX, 1500, 300] {
+        let proxy = Proxy::before(servers(1), |config| (config.loops, config.pools[0].rate_limit) = (1, burst(10)));
+        let mut clients = [proxy.client(), proxy.client()];
+        let line = format!("get{}\r\n", " none".repeat(1000));
+        // One that is new, and has read nothing.
+        send_in_pieces(&mut clients[0], &line, bytes);
+        clients[0].expect("END\r\n");
+        for client in &mut clients {
+            send_in_pieces(client, &line, bytes);
+            client.ask("mn\r\n", refused("default") + "MN\r\n");
         }
-        assert_eq!(client.line(), "x\r\n");
-        values += 1;
-    };
-    assert_eq!(last, refused("default"));
-    assert!((200..600).contains(&values), "{values}");
-    client.expect("MN\r\n");
-    assert_eq!(number(&proxy.stats(), "waystage_rate_limited"), 1);
+        assert_eq!(number(&proxy.stats(), "waystage_rate_limited"), 2);
+    }
+}
+
+#[test]
+fn a_long_line_of_several_pools_takes_all_tokens_or_none() {
+    let backends = servers(2);
+    let proxy = Proxy::at(&[backends[0].address()], |config| {
+        let other = PoolConfig::new("other", &[backends[1].address().to_string()]);
+        config.pools.push(PoolConfig { rate_limit: burst(1), ..other });
+        config.routes = vec![RouteConfig { prefix: "b".into(), pool: "other".into() }];
+        (config.loops, config.pools[0].rate_limit) = (1, burst(3));
+    });
+    let mut client = proxy.client();
+    client.ask("get b\r\n", "END\r\n");
+    // The only key of the other pool is the last one.
+    for _ in 0..3 {
+        client.ask(format!("get{} b\r\n", " a".repeat(700)), refused("other"));
+    }
+    client.ask("get a\r\n".repeat(3), "END\r\n".repeat(3));
+    client.ask("get a\r\n", refused("default"));
+}
+
+/// Such a line need not be in memory: the limit decides about 64 KiB of it at a time.
+#[test]
+fn a_line_of_more_than_64_kib_is_admitted_in_pieces() {
+    let key = format!(" {}", "k".repeat(199));
+    let count = 65_536 / key.len();
+    for bytes in [usize::MAX, 10_000] {
+        let proxy = Proxy::before(servers(1), |config| {
+            (config.loops, config.pools[0].rate_limit) = (1, burst(count as u32 + 1));
+        });
+        let mut client = proxy.client();
+        client.ask(format!("set{key} 0 0 1\r\nx\r\n"), "STORED\r\n");
+        send_in_pieces(&mut client, &format!("get{}\r\nmn\r\n", key.repeat(1000)), bytes);
+        client.expect(format!("VALUE{key} 0 1\r\nx\r\n").repeat(count) + &refused("default") + "MN\r\n");
+        assert_eq!(number(&proxy.stats(), "waystage_rate_limited"), 1);
+        // An invalid key ends a line, and what is refused has no second error.
+        client.ask(format!("get{}{key}\0 a\r\nmn\r\n", key.repeat(400)), refused("default") + "MN\r\n");
+    }
 }
 
 /// The proxy sends such reads twice, but the client only once.

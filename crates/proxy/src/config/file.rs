@@ -2,7 +2,7 @@
 //! examples/proxy/reference.toml describes.
 
 use crate::config::client_limits::ClientLimits;
-use crate::config::listener::{ListenerConfig, opt_listeners};
+use crate::config::listener::ListenerConfig;
 use crate::config::logging::{LogConfig, LogFormat, LogLevel, LoggedKeys};
 use crate::config::named::named;
 use crate::config::operations::Operations;
@@ -39,7 +39,7 @@ named!(DispatchConfig { Pipelined = "pipelined", PerBackend = "per-backend", Sha
 #[serde(rename_all = "kebab-case", deny_unknown_fields, expecting = "a table")]
 #[allow(missing_docs, reason = "the keys are those of Config")]
 pub struct ProxyFile {
-    #[serde(with = "opt_listeners", default)]
+    #[serde(with = "opt_list", default)]
     pub listen: Option<Vec<ListenerConfig>>,
     /// Whether another process passes the listening sockets, so that none need be opened. Not a key of the file.
     #[serde(skip)]
@@ -126,7 +126,7 @@ pub struct ProxyFile {
 #[allow(missing_docs, reason = "the keys are those of PoolConfig")]
 pub struct PoolFile {
     pub name: Option<String>,
-    #[serde(with = "opt_listeners", default)]
+    #[serde(with = "opt_list", default)]
     pub listen: Option<Vec<ListenerConfig>>,
     pub servers: Option<Vec<ServerConfig>>,
     pub distribution: Option<Distribution>,

@@ -3,7 +3,7 @@
 use crate::config::ConfigError;
 use crate::config::commands::{CommandGroup, Commands};
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{Error, MapAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
@@ -56,53 +56,6 @@ impl From<String> for ListenerConfig {
 impl From<&str> for ListenerConfig {
     fn from(address: &str) -> ListenerConfig {
         ListenerConfig::new(address)
-    }
-}
-
-/// One listener, or a list of them.
-pub(super) mod opt_listeners {
-    use super::*;
-
-    pub(crate) fn serialize<S: Serializer>(
-        list: &Option<Vec<ListenerConfig>>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        match list.as_deref() {
-            Some([one]) => one.serialize(serializer),
-            other => other.serialize(serializer),
-        }
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Option<Vec<ListenerConfig>>, D::Error> {
-        deserializer.deserialize_any(ListVisitor).map(Some)
-    }
-}
-
-struct ListVisitor;
-
-impl<'de> Visitor<'de> for ListVisitor {
-    type Value = Vec<ListenerConfig>;
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("an address such as \"127.0.0.1:11211\", or a list of them")
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<Vec<ListenerConfig>, E> {
-        Ok(vec![text.into()])
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Vec<ListenerConfig>, A::Error> {
-        Ok(vec![ListenerVisitor.visit_map(map)?])
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Vec<ListenerConfig>, A::Error> {
-        let mut list = Vec::new();
-        while let Some(listener) = sequence.next_element()? {
-            list.push(listener);
-        }
-        Ok(list)
     }
 }
 

@@ -2,11 +2,12 @@
 
 use crate::config::pool::{ServerConfig, Timeouts};
 use configuration::text::{opt_time, time};
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{Error, MapAccess, SeqAccess, Visitor};
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{Error, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
+use std::marker::PhantomData;
 use std::time::Duration;
 
 /// The key of an entry of a list. A single text is no list, so its key has no index.
@@ -14,41 +15,46 @@ pub(super) fn list_key(key: &str, list: &[String], index: usize) -> String {
     if list.len() == 1 { key.into() } else { format!("{key}.{index}") }
 }
 
-/// One text, or a list of them.
+/// One value, or a list of them. A single value is written without a list.
 pub(super) mod opt_list {
     use super::*;
 
-    pub(crate) fn serialize<S: Serializer>(list: &Option<Vec<String>>, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<T: Serialize, S: Serializer>(
+        list: &Option<Vec<T>>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         match list.as_deref() {
             Some([one]) => one.serialize(serializer),
             other => other.serialize(serializer),
         }
     }
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
-        deserializer.deserialize_any(ListVisitor).map(Some)
+    pub(crate) fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Vec<T>>, D::Error> {
+        deserializer.deserialize_any(ListVisitor(PhantomData)).map(Some)
     }
 }
 
-struct ListVisitor;
+struct ListVisitor<T>(PhantomData<T>);
 
-impl<'de> Visitor<'de> for ListVisitor {
-    type Value = Vec<String>;
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ListVisitor<T> {
+    type Value = Vec<T>;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("an address such as \"127.0.0.1:11211\", or a list of them")
     }
 
-    fn visit_str<E: Error>(self, text: &str) -> Result<Vec<String>, E> {
-        Ok(vec![text.into()])
+    fn visit_str<E: Error>(self, text: &str) -> Result<Vec<T>, E> {
+        Ok(vec![T::deserialize(text.into_deserializer())?])
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Vec<String>, A::Error> {
-        let mut list = Vec::new();
-        while let Some(text) = sequence.next_element()? {
-            list.push(text);
-        }
-        Ok(list)
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Vec<T>, A::Error> {
+        Ok(vec![T::deserialize(MapAccessDeserializer::new(map))?])
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, sequence: A) -> Result<Vec<T>, A::Error> {
+        Vec::deserialize(SeqAccessDeserializer::new(sequence))
     }
 }
 

@@ -268,6 +268,7 @@ fn prepare_accepting(
         listeners: listeners.iter().map(|listening| header.applies_to(listening.configured())).collect(),
         networks: header.from.clone(),
     };
+    let configured = Listeners::new(config, &listeners);
     let acceptor = Acceptor {
         listeners,
         poller,
@@ -276,7 +277,7 @@ fn prepare_accepting(
         clients_open,
         clients_max: config.clients_max,
         limits: config.client_limits.clone(),
-        configured: Listeners::new(config),
+        configured,
         relays,
         addresses,
         counters,

@@ -120,10 +120,10 @@ impl Acceptor {
                     }
                     AcceptMessage::Adopt(client) => {
                         let Moving { connection, listener, address, admission } = *client;
-                        // The commands that a client may use do not matter when it leaves: it sends no more requests.
-                        let (listener, origin) = match self.configured.adopt(&listener) {
+                        // The former listener does not matter to a client that leaves: it sends no more requests.
+                        let (listener, origin) = match self.configured.adopt(&connection, listener) {
                             Some(listener) => (listener, ClientOrigin::Moved(admission)),
-                            None => (self.configured.at(usize::MAX), ClientOrigin::Leaving),
+                            None => (listener, ClientOrigin::Leaving),
                         };
                         self.hand_over(connection, address, number, listener, origin);
                         number = number.wrapping_add(1);

@@ -11,7 +11,6 @@ use crate::path::jobs::{AnsweredJobs, Jobs, Time};
 use crate::path::join::join;
 use crate::path::journal::Journal;
 use crate::path::leg_request::own_limits;
-use crate::path::listeners::Listeners;
 use crate::path::meta::{finish_reply, prepare};
 use crate::path::order::Overlap;
 use crate::path::rate_limits::RateLimits;
@@ -20,7 +19,7 @@ use clock::{Clock, Nanos, Stage, StageClock};
 use records::{Outcome, is_sampled};
 use std::sync::Arc;
 use std::time::Duration;
-use wire::{Limits, MetaCode, ParsedRequest, Reply, Request, Verb, parse_request};
+use wire::{Keys, Limits, MetaCode, ParsedRequest, Reply, Request, Verb, parse_request};
 
 /// The part of the configuration that sessions need.
 #[derive(Clone, Debug)]
@@ -39,7 +38,6 @@ pub(crate) struct SessionSettings {
     pub(crate) is_moving: bool,
     pub(crate) client_buffer_bytes: u64,
     pub(crate) limits: ClientLimits,
-    pub(crate) listeners: Listeners,
     pub(crate) wire: Limits,
     /// The users whose clients are served; none if clients need not authenticate.
     pub(crate) users: Option<Arc<Users>>,
@@ -104,7 +102,6 @@ impl SessionSettings {
             is_moving: false,
             client_buffer_bytes: config.client_buffer_bytes,
             limits: config.client_limits.clone(),
-            listeners: Listeners::new(config),
             wire: Limits { value_bytes: config.value_bytes, ..Limits::default() },
             users: None,
         }
@@ -125,6 +122,20 @@ impl Core {
             _ => self.send(id, request),
         }
         id
+    }
+
+    /// Makes a job of a part of a line and sends it to its backends. `admit_keys` has admitted its keys.
+    pub(crate) fn submit_part(&mut self, arrival: Arrival, request: &Request<'_>) -> JobId {
+        let id = self.begin(arrival);
+        self.dispatch(id, request);
+        id
+    }
+
+    /// Takes the tokens of the pools of these keys. Returns the reply if a pool refuses them.
+    pub(crate) fn admit_keys(&mut self, keys: Keys<'_>, pool: Option<u8>) -> Result<(), Vec<u8>> {
+        let Core { rate_limits, turn, .. } = self;
+        let refusal = rate_limits.as_mut().and_then(|limits| limits.refusal_of_keys(keys, pool, *turn));
+        refusal.map_or(Ok(()), |line| Err(line.to_vec()))
     }
 
     /// Begins a job and starts its clock.

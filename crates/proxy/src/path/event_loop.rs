@@ -471,8 +471,7 @@ impl EventLoop {
         let session = self.sessions.remove(slot);
         self.core.jobs.clients.close(session.reference());
         let number = session.number();
-        let listener = self.core.settings.listeners.leave(session.listener());
-        let (address, admission) = (session.reported_address(), session.admission());
+        let (listener, address, admission) = (session.listener(), session.reported_address(), session.admission());
         let mut connection = session.into_connection();
         match self.poller.remove(&mut connection) {
             Ok(()) => {
@@ -507,9 +506,7 @@ impl EventLoop {
         for (number, message) in std::mem::take(&mut self.moving) {
             let AcceptMessage::Adopt(client) = message else { continue };
             let Moving { connection, listener, address, admission } = *client;
-            if let Some(listener) = self.core.settings.listeners.adopt(&listener) {
-                self.add_client(connection, (number, listener), (address, None), ClientOrigin::Moved(admission));
-            }
+            self.add_client(connection, (number, listener), (address, None), ClientOrigin::Moved(admission));
         }
     }
 

@@ -267,6 +267,8 @@ pub(crate) struct Job {
     pub(crate) is_part: bool,
     /// Other parts of its line precede or follow.
     pub(crate) is_in_line: bool,
+    /// Its reply is an error of the proxy, which ends the line and is no failure of a part.
+    pub(crate) is_refusal: bool,
     /// The first key of the request, if slow requests are logged.
     pub(crate) logged_key: Vec<u8>,
     scratch: Vec<u8>,

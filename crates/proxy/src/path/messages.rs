@@ -2,7 +2,7 @@
 
 use crate::observe::histograms::HistogramRequest;
 use crate::path::addresses::Permit;
-use crate::path::listeners::{FormerListener, Listener};
+use crate::path::listeners::Listener;
 use clock::Nanos;
 use net::{ClientAddress, Connection, Endpoint, Inherited, Post, Refused};
 use std::io;
@@ -28,8 +28,8 @@ pub(crate) enum AcceptMessage {
 #[derive(Debug)]
 pub(crate) struct Moving {
     pub(crate) connection: Connection,
-    /// Where it has connected.
-    pub(crate) listener: FormerListener,
+    /// Where it has connected, in the configuration that it leaves.
+    pub(crate) listener: Listener,
     pub(crate) address: ClientAddress,
     pub(crate) admission: Admission,
 }
@@ -56,7 +56,7 @@ pub(crate) enum ClientOrigin {
     Relayed,
     /// Another set of loops has served it until now.
     Moved(Admission),
-    /// As above, and its listener is gone, so that it is not known which pool it would use: it receives its replies and is closed.
+    /// As above, and its listener is gone: it receives its replies and is closed.
     Leaving,
 }
 

@@ -133,8 +133,19 @@ impl RateLimits {
             Request::Meta(meta) => self.take_for_key(pool_of(meta.stored_key(&mut [0; KEY_BYTES_MAXIMUM])), now),
             _ => self.take_for_key(pool_of(request.key()?), now),
         }?;
-        self.counters.pools[refusing].rate_limited.add(1);
-        Some(&self.pools[refusing].refusal)
+        Some(self.refused_by(refusing))
+    }
+
+    /// As `refusal`, for the keys of a line that is sent on in parts.
+    pub(crate) fn refusal_of_keys(&mut self, keys: Keys<'_>, only_pool: Option<u8>, now: Nanos) -> Option<&[u8]> {
+        let refusing = self.take_for_keys(keys, only_pool.map(usize::from), now)?;
+        Some(self.refused_by(refusing))
+    }
+
+    /// Counts a request that this pool refuses, and returns the reply.
+    fn refused_by(&self, pool: usize) -> &[u8] {
+        self.counters.pools[pool].rate_limited.add(1);
+        &self.pools[pool].refusal
     }
 
     /// Takes the token for one key. Returns the pool if it has none.

@@ -5,6 +5,7 @@
 
 mod allowed;
 mod enter;
+mod line_reply;
 mod lines;
 mod open_line;
 mod queue;
@@ -165,9 +166,9 @@ impl Session {
         &mut self.connection
     }
 
-    /// Whether this client can move to a loop of the new configuration: no reply is outstanding, and none of its jobs is left. A
-    /// job of an acknowledged write is left until all replicas have answered: the next write uses another loop's connection and
-    /// could overtake it.
+    /// Whether this client can move to a loop of the new configuration: the requests that were read are answered, and none of its jobs
+    /// is left. A job of an acknowledged write is left until all replicas have answered: the next write uses another loop's connection
+    /// and could overtake it. If the client reads too slowly, requests that were read and have no room move with it.
     ///
     /// Replies that the client has not read move with the connection, so their jobs end now.
     pub(crate) fn may_move(&mut self, core: &mut Core) -> bool {
@@ -229,11 +230,14 @@ impl Session {
         if self.is_ending || self.is_input_done {
             return Ok(Progress::Nothing);
         }
-        if self.blocked.is_some() {
+        let is_handshaking = self.connection.is_handshaking();
+        // A client that moves is served here with what was read, and reads no more.
+        let is_moving = core.settings.is_moving && !is_handshaking && !self.rare.is_in_request();
+        if self.blocked.is_some() || is_moving {
             return Ok(Progress::Nothing);
         }
         // A handshake and the rest of a refused value need no room.
-        let needs_no_room = self.rare.get().swallow > 0 || self.connection.is_handshaking();
+        let needs_no_room = self.rare.get().swallow > 0 || is_handshaking;
         if !needs_no_room && !self.has_room(core) {
             self.pause(core);
             return Ok(Progress::Nothing);
@@ -461,7 +465,7 @@ impl Session {
 
     /// Counts the bytes in the buffers of this session.
     fn count_buffers(&self, core: &mut Core) {
-        let output = self.connection.outbox.waiting_bytes() as usize;
+        let output = self.unread_bytes();
         let input = self.connection.inbox.held_bytes() + self.request_bytes;
         core.jobs.clients.buffers_changed(self.reference(), output, input);
     }

@@ -3,7 +3,9 @@
 
 use super::simulated_lists::{Appends, List};
 use super::simulated_promise::{History, Posted, Promise, Promises, UNTOUCHED, Write};
-use super::simulated_requests::{Ask, Form, NO_TOKEN, counter_key, created_key, is_list, list_key, own_keys, value};
+use super::simulated_requests::{
+    Ask, Form, MANY_KEYS, NO_TOKEN, counter_key, created_key, is_list, list_key, own_keys, value,
+};
 use clock::{Clock, Nanos};
 use std::collections::HashMap;
 use wire::{Limits, MetaCode, ParsedReply, Reply, Verb, parse_reply};
@@ -303,7 +305,14 @@ impl Judge {
                     let Some(gone) = gone else { return Ok(Some((used, false))) };
                     return Err(format!("the value of {gone} is gone; known: {:?}", self.keys.get(gone)));
                 }
-                Reply::ServerError(_) => return Ok(Some((used, true))),
+                Reply::ServerError(text) => {
+                    let has_values = is_missing.contains(&false);
+                    let must_miss = keys.len() > MANY_KEYS && has_values && self.promises.parts_always_miss;
+                    return match must_miss && !is_refusal_of_proxy(text) {
+                        true => Err("an error behind values, although failed parts are misses".into()),
+                        false => Ok(Some((used, true))),
+                    };
+                }
                 _ => return Err("the reply does not match the request".into()),
             }
         }
@@ -481,6 +490,12 @@ fn check_refusal(bytes: &[u8]) -> Result<Option<(usize, bool)>, String> {
         }
         _ => Err("a reply to a request that the listener does not allow".into()),
     }
+}
+
+/// Whether an error is a decision of the proxy about a line of keys, and no failure of a backend.
+fn is_refusal_of_proxy(text: &[u8]) -> bool {
+    let begins = |start: &str| text.starts_with(start.as_bytes());
+    begins("the client has too much unread") || begins("out of memory: the proxy") || text.ends_with(b"its rate limit")
 }
 
 /// Reads statistics of the proxy.

@@ -15,6 +15,8 @@ pub(crate) struct Promises {
     pub(crate) routes: Vec<(&'static str, usize)>,
     /// A part of a multi-get that fails looks like misses.
     pub(crate) parts_may_miss: bool,
+    /// A failed part of a multi-get is always answered with misses.
+    pub(crate) parts_always_miss: bool,
     /// The listener does not allow these commands.
     pub(crate) denied: Option<CommandGroup>,
     pub(crate) board: Arc<Board>,

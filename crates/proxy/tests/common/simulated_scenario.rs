@@ -209,6 +209,7 @@ impl Scenario {
             pools: (0..self.pools.len()).map(|place| self.promise(place)).collect(),
             routes: self.shape.routes.iter().filter_map(|&(prefix, part)| Some((prefix, place_of(part)?))).collect(),
             parts_may_miss: self.settings().any(Setting::parts_may_miss),
+            parts_always_miss: self.settings().all(Setting::parts_may_miss),
             denied: self.shape.denied,
             board: Arc::new(Board::default()),
         }

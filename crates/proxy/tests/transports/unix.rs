@@ -85,8 +85,8 @@ fn the_file_of_an_address_that_a_reload_drops_is_removed() {
         config
     };
     let mut running = proxy::start(config(&["kept", "dropped"]), clock::Clock::monotonic()).unwrap();
-    let mut client = unix_client(&path("dropped"));
-    ask(&mut client, "get k\r\n", "END\r\n");
+    let [mut client, mut kept] = ["dropped", "kept"].map(|name| unix_client(&path(name)));
+    [&mut client, &mut kept].into_iter().for_each(|client| ask(client, "get k\r\n", "END\r\n"));
     let reload = |running: &mut proxy::Running, listen: &[&str]| {
         let new = running.reload(config(listen)).unwrap();
         assert_eq!(new.warnings, Vec::<String>::new());
@@ -96,8 +96,9 @@ fn the_file_of_an_address_that_a_reload_drops_is_removed() {
     };
     reload(&mut running, &["kept", "new"]);
     assert!(path("kept").exists() && path("new").exists() && !path("dropped").exists());
-    // The clients of the dropped address stay.
-    ask(&mut client, "get k\r\n", "END\r\n");
+    // The clients of the dropped address are closed, and the others stay.
+    assert_eq!(client.read(&mut [0; 1]).unwrap(), 0);
+    ask(&mut kept, "get k\r\n", "END\r\n");
     ask(&mut unix_client(&path("kept")), "get k\r\n", "END\r\n");
     // A file that another process has put there stays.
     std::fs::remove_file(path("new")).unwrap();

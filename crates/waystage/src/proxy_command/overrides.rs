@@ -53,22 +53,16 @@ impl Overrides {
     /// # Errors
     /// If there is no such server. The error is one line.
     pub(super) fn add(&mut self, changed: &ChangedServer, file: &ProxyFile) -> Result<Vec<String>, String> {
-        let is_meant = |pool: &PoolFile| changed.pool.is_none() || changed.pool == pool.name;
-        if !file.pools.iter().any(is_meant) {
+        if !file.pools.iter().any(|pool| is_meant(changed, pool)) {
             let known: Vec<&str> = file.pools.iter().filter_map(|pool| pool.name.as_deref()).collect();
             let name = changed.pool.as_deref().unwrap_or_default();
             return Err(format!("there is no pool {name:?}; give one of: {}", known.join(", ")));
         }
         let mut found = Vec::new();
-        for pool in file.pools.iter().filter(|pool| is_meant(pool)) {
-            let is_named = |server: &&ServerConfig| {
-                server.address == changed.server || server.name.as_ref() == Some(&changed.server)
-            };
-            for server in pool.servers.iter().flatten().filter(is_named) {
-                self.change(pool.name.as_deref(), server, changed.change);
-                let of_pool = pool.name.as_ref().map(|name| format!(" of pool {name}")).unwrap_or_default();
-                found.push(format!("{}{of_pool}", server.address));
-            }
+        for (pool, server) in named(changed, file) {
+            self.change(pool.name.as_deref(), server, changed.change);
+            let of_pool = pool.name.as_ref().map(|name| format!(" of pool {name}")).unwrap_or_default();
+            found.push(format!("{}{of_pool}", server.address));
         }
         match found.is_empty() {
             true => Err(format!(
@@ -97,6 +91,26 @@ impl Overrides {
             }
         }
     }
+}
+
+/// The servers that a change names, with their pools.
+fn named<'f>(
+    changed: &'f ChangedServer,
+    file: &'f ProxyFile,
+) -> impl Iterator<Item = (&'f PoolFile, &'f ServerConfig)> {
+    let pools = file.pools.iter().filter(|pool| is_meant(changed, pool));
+    let servers = pools.flat_map(|pool| pool.servers.iter().flatten().map(move |server| (pool, server)));
+    servers.filter(|(_, server)| server.address == changed.server || server.name.as_ref() == Some(&changed.server))
+}
+
+fn is_meant(changed: &ChangedServer, pool: &PoolFile) -> bool {
+    changed.pool.is_none() || changed.pool == pool.name
+}
+
+/// The weights of the servers that a change names, apart from those that are alone in their pool: these have all its keys.
+pub(super) fn shares(changed: &ChangedServer, settings: &ProxyFile) -> Vec<u32> {
+    let is_alone = |pool: &PoolFile| pool.servers.as_ref().is_some_and(|servers| servers.len() == 1);
+    named(changed, settings).filter(|(pool, _)| !is_alone(pool)).map(|(_, server)| server.weight).collect()
 }
 
 fn find<'s>(settings: &'s mut ProxyFile, pool: Option<&str>, address: &str) -> Option<&'s mut ServerConfig> {

@@ -40,8 +40,8 @@ pub(crate) fn weigh(arguments: &WeightArguments) -> Result<ExitCode, String> {
     change(&arguments.server, ServerChange::Weight(arguments.weight))
 }
 
-/// What the proxy replies when it has changed these servers.
-pub(super) fn sentence(change: ServerChange, servers: &[String]) -> String {
+/// What the proxy replies when it has changed these servers. `has_moved_keys` is about a change of weights.
+pub(super) fn sentence(change: ServerChange, servers: &[String], has_moved_keys: bool) -> String {
     let (names, verb) = (servers.join(" and "), if servers.len() == 1 { "is" } else { "are" });
     match change {
         ServerChange::Drain(true) => {
@@ -49,7 +49,11 @@ pub(super) fn sentence(change: ServerChange, servers: &[String]) -> String {
         }
         ServerChange::Drain(false) => format!("{names} {verb} used again"),
         ServerChange::Weight(weight) => {
-            format!("the weight of {names} is {weight}: keys have moved, and their former servers keep the old values")
+            let consequence = match has_moved_keys {
+                true => "keys have moved, and their former servers keep the old values",
+                false => "no keys have moved",
+            };
+            format!("the weight of {names} is {weight}: {consequence}")
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::proxy_command::changes::changes;
 use crate::proxy_command::events::{Event, Events};
-use crate::proxy_command::overrides::Overrides;
+use crate::proxy_command::overrides::{Overrides, shares};
 use crate::proxy_command::source::Source;
 use crate::proxy_command::{discipline_text, fit_into_descriptors, server};
 use crate::ready::announce;
@@ -208,8 +208,10 @@ impl Process {
         // The change remembers what the file has, and not what an earlier change has made of it.
         let (_, file) = self.source.read()?;
         let found = overrides.add(changed, &file)?;
+        let before = shares(changed, &self.settings);
         self.reload_with(overrides)?;
-        Ok(server::sentence(changed.change, &found))
+        let has_moved_keys = shares(changed, &self.settings) != before;
+        Ok(server::sentence(changed.change, &found, has_moved_keys))
     }
 
     /// Reloads the configuration with these changes. If it is invalid, it changes nothing.

@@ -15,6 +15,8 @@ pub(super) struct OpenLine {
     /// All parts of a line have the same sequence number.
     pub(super) sequence: u32,
     pub(super) has_keys: bool,
+    /// The number of its next keys that the rate limits have admitted, if there are rate limits.
+    pub(super) admitted: usize,
     pub(super) rest: Rest,
 }
 

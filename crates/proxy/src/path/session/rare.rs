@@ -1,5 +1,6 @@
 //! State that only a few clients have at any time. It is boxed, so that a session stays small.
 
+use crate::path::session::line_reply::LineReply;
 use crate::path::session::open_line::OpenLine;
 
 /// The state of a client while a value is refused, while a line is forwarded in parts, or while its connection is being
@@ -10,14 +11,14 @@ pub(super) struct State {
     pub(super) swallow: u64,
     /// A line of keys that is forwarded in parts.
     pub(super) line: Option<OpenLine>,
-    /// The sequence number of the line of which a part has failed: the replies to its other parts are not sent.
-    pub(super) failed_line: Option<u32>,
+    /// The reply to a line, the last part of which is not delivered.
+    pub(super) reply: Option<LineReply>,
     /// The bytes that were dropped after the last reply.
     pub(super) dropped_bytes: usize,
 }
 
 /// The state of most clients.
-const NOTHING: &State = &State { swallow: 0, line: None, failed_line: None, dropped_bytes: 0 };
+const NOTHING: &State = &State { swallow: 0, line: None, reply: None, dropped_bytes: 0 };
 
 /// This state, or nothing.
 #[derive(Debug, Default)]
@@ -50,6 +51,26 @@ impl Rare {
         if line.is_some() || self.0.is_some() {
             self.change().line = line;
         }
+    }
+
+    /// The reply to a line, the last part of which is not delivered.
+    pub(super) fn reply_mut(&mut self) -> Option<&mut LineReply> {
+        self.0.as_mut()?.reply.as_mut()
+    }
+
+    /// Whether a part is the next one of a line some of whose parts are delivered.
+    pub(super) fn continues(&self, sequence: u32) -> bool {
+        self.get().reply.as_ref().is_some_and(|reply| reply.is_to(sequence))
+    }
+
+    /// Whether the reply to this line is complete although parts of the line may follow.
+    pub(super) fn is_over(&self, sequence: u32) -> bool {
+        self.get().reply.as_ref().is_some_and(|reply| reply.is_over(sequence))
+    }
+
+    /// The bytes of the values that are not sent because an error may take their place.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.get().reply.as_ref().map_or(0, LineReply::held_bytes)
     }
 
     /// Frees the box of a client that has no request in flight, unless the next bytes need it.

@@ -22,7 +22,12 @@ impl Session {
     /// The bytes that are held for this client, or expected.
     fn expected_bytes(&self, core: &Core) -> usize {
         let (held, _) = core.jobs.clients.replies_of(self.reference());
-        (self.keys_in_order as usize * self.key_bytes()).max(held) + self.connection.outbox.waiting_bytes() as usize
+        (self.keys_in_order as usize * self.key_bytes()).max(held) + self.unread_bytes()
+    }
+
+    /// The bytes that the client has not read, those of an incomplete reply included.
+    pub(super) fn unread_bytes(&self) -> usize {
+        self.connection.outbox.waiting_bytes() as usize + self.rare.held_bytes()
     }
 
     /// The expected size of a reply for each key.
@@ -35,14 +40,13 @@ impl Session {
         let settings = &core.settings;
         let (_, dropped) = core.jobs.clients.replies_of(self.reference());
         let client_bytes = settings.client_buffer_bytes as usize;
-        // A client that sends no more is not moved: its last requests are answered here. Of one that moves, only the rest of a
-        // line is taken, however slowly it reads.
-        if settings.is_moving && !self.is_input_done {
-            return self.rare.get().line.is_some() && (self.keys_in_order as usize) < KEYS_MAX;
+        // A client that moves does so after its line, however slowly it reads.
+        if settings.is_moving && !self.is_input_done && self.rare.get().line.is_some() {
+            return (self.keys_in_order as usize) < KEYS_MAX;
         }
         self.queue.len() < settings.client_window
             && dropped == 0
-            && (self.connection.outbox.waiting_bytes() as usize) < client_bytes
+            && self.unread_bytes() < client_bytes
             && (self.queue.is_delivered()
                 || self.keys_in_order < self.keys_max
                     && (self.keys_in_order == 0 || !self.must_go_alone(core))
@@ -56,7 +60,7 @@ impl Session {
         if core.settings.has_warm_up && verb != Verb::Get {
             return 1;
         }
-        if core.settings.is_moving {
+        if core.settings.is_moving && self.rare.get().line.is_some() {
             return KEYS_MAX;
         }
         let room = (core.settings.client_buffer_bytes as usize).saturating_sub(self.expected_bytes(core));
@@ -123,7 +127,7 @@ impl Session {
     /// error.
     pub(super) fn read_again(&mut self, id: JobId, core: &mut Core) -> bool {
         let job = core.jobs.get(id);
-        if self.rare.get().failed_line == Some(job.sequence) {
+        if self.rare.is_over(job.sequence) {
             return fail(id, b"", core);
         }
         let value_bytes = job.dropped_value.unwrap_or_default();
@@ -144,13 +148,16 @@ impl Session {
             return fail(id, NO_MEMORY, core);
         }
         let (held, _) = core.jobs.clients.replies_of(self.reference());
-        let used = held + self.connection.outbox.waiting_bytes() as usize;
+        let used = held + self.unread_bytes();
         let room = (core.settings.client_buffer_bytes as usize).saturating_sub(used);
         // A client that moves takes all its replies with it, however slowly it reads. Only `memory` bounds them.
         let is_moving = core.settings.is_moving;
         let keys = if is_moving { KEYS_MAX } else { room / self.key_bytes() }.min(keys_max);
-        if keys == 0 && !is_moving && !self.connection.outbox.is_empty() {
-            return false;
+        if keys == 0 && !is_moving {
+            self.send_held(core);
+            if !self.connection.outbox.is_empty() {
+                return false;
+            }
         }
         // It waits for no late write, so it may need the connection of the writes.
         let access = Access::Read.expecting(used + value_bytes, core.settings.overlap);
@@ -169,7 +176,7 @@ impl Session {
 /// Answers a job whose reply was dropped with an error.
 fn fail(id: JobId, line: &[u8], core: &mut Core) -> bool {
     let job = core.jobs.take_dropped(id);
-    job.outcome = Outcome::Overloaded;
+    (job.outcome, job.is_refusal) = (Outcome::Overloaded, true);
     job.reply.clear();
     job.reply.extend_from_slice(line);
     true

@@ -47,8 +47,8 @@ impl Session {
             let job = core.jobs.get(id);
             self.keys_in_order -= keys_read(job);
             self.request_bytes -= job.request_bytes as usize;
-            if (job.is_part || self.rare.get().failed_line == Some(job.sequence)) && !self.continue_line(id, core) {
-                core.jobs.get(id).is_quiet = true;
+            if job.is_part || self.rare.continues(job.sequence) {
+                self.continue_line(id, core);
             }
             self.append_reply(id, core);
             core.jobs.get(id).reply_end = self.connection.outbox.queued_total();
@@ -63,6 +63,10 @@ impl Session {
             return;
         }
         job.reply_bytes = job.reply.len() as u32;
+        if self.hold(id, core) {
+            return core.jobs.reply_moved(id);
+        }
+        let job = core.jobs.get(id);
         core.journal.counters.replied_bytes.add(job.reply.len() as u64);
         if job.reply.len() >= MOVED_BYTES {
             self.connection.outbox.append_owned(std::mem::take(&mut job.reply));
