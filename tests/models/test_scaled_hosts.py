@@ -13,6 +13,7 @@ from waylab.fit.layered import LayeredModel
 from waylab.fit.layered.demands import network_of
 from waylab.fit.layered.links import link_bytes
 from waylab.fit.layered.network import Centre, CycleNetwork, solve_cycles
+from waylab.fit.layered.sharing import crowding
 from waylab.fit.observations import ModelSettings, TrialObservation, changed_settings
 from waylab.fit.observations.hosts import placement_of
 from waylab.models import JobClass, Network, Service, Station, solve
@@ -44,6 +45,13 @@ def test_equal_hosts_do_not_share_their_cores():
     assert three.throughput_per_s[0] == pytest.approx(3 * QUOTA / WORK_S, rel=0.01)
     together = dataclasses.replace(one_host(600, queues=3), cores=(("small", 3 * QUOTA),))
     assert solve_cycles([together]).throughput_per_s[0] == pytest.approx(3 * QUOTA / WORK_S, rel=0.02)
+
+
+def test_hosts_with_few_and_with_many_threads_are_solved_together():
+    """Without a warning: what the smaller host cannot have is no number that overflows."""
+    with np.errstate(all="raise", under="ignore"):
+        stretch = crowding(np.array([[1.0], [60.0]]), np.array([[1.0], [59.999]]), np.array([[0.5], [0.5]]))
+    assert stretch[:, 0] == pytest.approx([2, 120], rel=1e-3)
 
 
 def proxy_settings(clients: int = 100, **others: object) -> ModelSettings:

@@ -52,5 +52,5 @@ def crowding(threads: Array, busy: Array, cores: Array) -> Array:
             + counts * np.log(share)[..., None]
             + rest * np.log1p(-share)[..., None]
         )
-    weights = np.where(rest >= 0, np.exp(logs), 0.0)
+    weights = np.exp(np.where(rest >= 0, logs, -np.inf))
     return np.asarray((weights * np.maximum(1.0, (1 + counts) / cores[..., None])).sum(axis=-1))
