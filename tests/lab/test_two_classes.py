@@ -23,7 +23,8 @@ def observation(servers, **measured):
         writes_share=SHARE,
         proxies=1,
         servers=servers,
-        others=(("proxy.dispatch", "per-backend"), ("proxy.readers", "32")),
+        readers=32,
+        others=(("proxy.dispatch", "per-backend"),),
     )
     times = {"get": READER_S, "set": WRITER_S}
     stages = {

@@ -158,7 +158,7 @@ def test_intervals_contain_the_measurement_as_often_as_they_say():
 
 
 def test_held_out_configurations_are_judged_and_rows_have_the_names_of_tables():
-    fitted, judged = judge_runs(run_of_known_truth(1))
+    (fitted,), judged = judge_runs(run_of_known_truth(1))
     chosen = [one for one in judged if one.model == "chosen"]
     assert len(chosen) == len(HELD)
     row = chosen[0].as_row()

@@ -45,6 +45,8 @@ class ModelPrediction:
     uncertainty: tuple[float, float] | None = None
     responses_s: Mapping[str, float] = field(default_factory=dict)
     percentiles_s: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    # The 95th percentile of all response times, with its interval.
+    p95_s: Estimate | None = None
     utilisation: Mapping[str, float] = field(default_factory=dict)
     present: Mapping[str, float] = field(default_factory=dict)
     bottleneck: str = ""

@@ -27,10 +27,10 @@ def held_out_predictions(
 ) -> tuple[list[Prediction], list[str]]:
     """Predictions of the held-out configurations, and the result in sentences."""
     try:
-        fitted, judged = judge_runs(observe([directory]))
+        fits, judged = judge_runs(observe([directory]))
     except LabError as error:
         return [], [f"The held-out configurations were not predicted: {error}."]
-    source = ", ".join(f"{name} {share:.2f}" for name, share in fitted.weights(interpolates=False).items())
+    source = ", ".join(f"{name} {share:.2f}" for name, share in fits[0].weights(interpolates=False).items())
     entries = [
         _entry(
             one,

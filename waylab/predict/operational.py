@@ -87,7 +87,9 @@ def _uses(one: Configuration, observed: TrialObservation) -> dict[str, float]:
         if hosts.get(role) in cores:
             used_s[hosts[role]] = used_s.get(hosts[role], 0.0) + cpu_s
     for group, cpu_s in used_s.items():
-        uses[f"CPU time of {group}"] = observed.throughput_per_s * cpu_s / cores[group]
+        uses[f"CPU time of {group}"] = (
+            observed.throughput_per_s * cpu_s / (cores[group] * settings.host_count(group))
+        )
     if settings.slots and observed.in_service:
         uses[WORKERS] = observed.in_service / settings.slots
     # Estimates from sampled records and from counters of a second can exceed 1 slightly.

@@ -108,7 +108,7 @@ def _described(one: TrialObservation) -> bool:
 def networks(source: TrialObservation, target: TrialObservation) -> tuple[Network, Network, Network]:
     """Return the networks by what is corrected, the study's first: times of `source`, sizes of `target`."""
     clients, share = target.settings.in_flight, target.settings.writes_share
-    readers = int(dict(target.settings.others)["proxy.readers"])
+    readers = target.settings.readers
     sets = min(max(round(clients * share), 1), clients - 1)
     servers = range(1, target.settings.servers + 1)
     stages = source.stages_s

@@ -158,6 +158,9 @@ def _show_prediction(console: Console, one: ModelPrediction) -> None:
         mean_s = one.responses_s.get(operation, one.response_s.value if operation == "all" else math.nan)
         parts = ", ".join(f"p{share} {time_text(value)}" for share, value in values.items())
         console.print(f"response of {escape(operation)}: mean {time_text(mean_s)}, {parts}", soft_wrap=True)
+    if one.p95_s is not None:
+        interval = interval_text(one.p95_s, time_text)
+        console.print(f"p95 of all: {time_text(one.p95_s.value)}, 90 % interval {interval}", soft_wrap=True)
     for text in one.extrapolates:
         console.print(f"[yellow]extrapolates: {escape(text)}[/yellow]", soft_wrap=True)
 

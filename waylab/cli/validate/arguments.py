@@ -25,9 +25,14 @@ def add_validate_command(parts: Any) -> None:
         help="hold out configurations of a table of trials or of a run, predict them with every model, and compare",
         description="Fits every model to some configurations and predicts the others, which the fit never saw. A "
         "table has one row for each trial, with the columns in docs/prediction-tables.md. A run holds out the "
-        "configurations that [predict] of its specification names. The model 'chosen' is selected by errors inside the "
+        "configurations that [predict] of its specification names, or with --split some by their settings. The "
+        "model 'chosen' is selected by errors inside the "
         "calibration configurations only.",
-        epilog="splits: " + "; ".join(f"{name}: {text}" for name, text in _SPLITS.items()) + ".",
+        epilog="splits of a table: "
+        + "; ".join(f"{name}: {text}" for name, text in _SPLITS.items())
+        + ". Splits of runs: clients: all above the lower half of the numbers of clients; servers: each number of "
+        "servers, proxies and services in turn; levels: each share of writes, number of replicas, value size, number "
+        "of keys, pipeline and think time in turn; pools: each number of workers, readers and lanes in turn.",
         formatter_class=argparse.HelpFormatter,
     )
     part.add_argument(
@@ -35,9 +40,9 @@ def add_validate_command(parts: Any) -> None:
         type=Path,
         nargs="+",
         metavar="TABLE.csv|RUN",
-        help="a CSV table with one row for each trial, or run folders whose specification holds out configurations",
+        help="a CSV table with one row for each trial, or run folders",
     )
-    part.add_argument("--split", choices=tuple(_SPLITS), help="of a table: what is held out (see below)")
+    part.add_argument("--split", choices=tuple(_SPLITS), help="what is held out (see below)")
     part.add_argument(
         "--json",
         action="store_true",

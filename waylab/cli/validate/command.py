@@ -14,6 +14,9 @@ from waylab.predict.table.rows import row_of
 
 def validate(arguments: argparse.Namespace) -> int:
     """Hold out cells of a table or the configurations that a specification names, and print the errors."""
+    missing = [path for path in arguments.table if not path.exists()]
+    if missing:
+        raise LabError(f"{missing[0]}: there is no such file or run folder")
     if any(path.is_dir() for path in arguments.table):
         return validate_runs(arguments)
     if len(arguments.table) > 1:

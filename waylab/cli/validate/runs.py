@@ -19,10 +19,6 @@ from waylab.predict.runs.judge import run_scores
 
 def validate_runs(arguments: argparse.Namespace) -> int:
     """Fit to the calibration trials of runs and print the errors at the held-out configurations."""
-    if arguments.split is not None:
-        raise LabError(
-            "validate: --split is for tables; a run holds out what [predict] of its specification names"
-        )
     tables = [path for path in arguments.table if not path.is_dir()]
     if tables:
         raise LabError(f"validate: {tables[0]} is no run folder")
@@ -33,7 +29,7 @@ def validate_runs(arguments: argparse.Namespace) -> int:
             patience.check()
             patience.show(f"{done} of {total} inner hold-outs done")
 
-        fitted, judged = judge_runs(observations, report)
+        fits, judged = judge_runs(observations, report, arguments.split)
     if arguments.json:
         print(json.dumps([one.as_row() for one in judged], indent=1, allow_nan=False))
         return 0
@@ -46,8 +42,8 @@ def validate_runs(arguments: argparse.Namespace) -> int:
         "configurations",
         "X: median, 90th",
         "R: median, 90th",
-        "p95: median",
-        "X, R in interval",
+        "p95: median, 90th",
+        "X, R, p95 in interval",
     ):
         table.add_column(heading, justify="right")
     for one in run_scores(judged):
@@ -57,35 +53,46 @@ def validate_runs(arguments: argparse.Namespace) -> int:
             str(one.configurations),
             ", ".join(f"{100 * value:.1f} %" for value in one.throughput),
             ", ".join(f"{100 * value:.1f} %" for value in one.response),
-            "" if one.p95 is None else f"{100 * one.p95:.1f} %",
-            f"{100 * one.throughput_coverage:.0f}, {100 * one.response_coverage:.0f} %",
+            ", ".join(f"{100 * value:.1f} %" for value in one.p95 or ()),
+            ", ".join(
+                f"{100 * value:.0f}"
+                for value in (one.throughput_coverage, one.response_coverage, one.p95_coverage)
+                if value is not None
+            )
+            + " %",
         )
     console.print(table)
-    weights = ", ".join(f"{name} {share:.2f}" for name, share in fitted.weights(interpolates=False).items())
     console.print(
-        f"{CHOSEN}: {weights}; X: throughput; R: mean response time; in interval: share of measured values within the "
-        "90 % prediction interval",
+        "X: throughput; R: mean response time; p95: 95th percentile of the response time; in interval: share of "
+        "measured values within the 90 % prediction interval",
         soft_wrap=True,
     )
-    show_reasons(console, fitted.fits.reasons)
+    reasons: dict[str, str] = {}
+    for fitted in fits:
+        weights = fitted.weights(interpolates=False)
+        console.print(f"{CHOSEN}: " + ", ".join(f"{name} {share:.2f}" for name, share in weights.items()))
+        reasons |= fitted.fits.reasons
+    show_reasons(console, reasons)
     return 0
 
 
 def _show_configurations(console: Console, judged: Sequence[JudgedConfiguration]) -> None:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("held out")
+    for heading in ("held out", "configuration") if judged[0].held_out else ("configuration",):
+        table.add_column(heading)
     for heading in ("X measured", "predicted", "90 % interval", "R measured", "predicted", "90 % interval"):
         table.add_column(heading, justify="right")
     for one in judged:
         if one.model != CHOSEN:
             continue
         seen, found = one.measured, one.predicted
+        names = [escape(text) for text in (one.held_out, seen.configuration) if text]
         if found is None:
-            table.add_row(escape(seen.configuration), rate_text(seen.throughput_per_s), escape(one.refused))
+            table.add_row(*names, rate_text(seen.throughput_per_s), escape(one.refused))
             continue
         rate, time_s = found.throughput_per_s, found.response_s
         table.add_row(
-            escape(seen.configuration),
+            *names,
             rate_text(seen.throughput_per_s),
             rate_text(rate.value),
             _marked(interval_text(rate, rate_text), rate.contains(seen.throughput_per_s)),

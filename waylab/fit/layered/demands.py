@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from waylab.fit.layered.network import Centre, CycleNetwork
+from waylab.fit.layered.links import link_centres, link_time_s
+from waylab.fit.layered.network import ENDLESS, Centre, CycleNetwork
+from waylab.fit.observations.hosts import MACHINE, link_name
 from waylab.fit.observations.settings import ModelSettings
 
 _KIB = 1024.0
 _NETWORK_S = 1e-7
-# Queues of a centre at which nothing waits.
-_ENDLESS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,17 @@ def roles_of(settings: ModelSettings) -> tuple[str, ...]:
 
 
 def parameters_of(
-    settings: Sequence[ModelSettings], cpu_s: Mapping[str, float], response_s: float
+    settings: Sequence[ModelSettings],
+    cpu_s: Mapping[str, float],
+    response_s: float,
+    link_s: Mapping[str, float],
 ) -> list[Parameter]:
-    """The parameters that these settings need; starting values from the mean CPU times and the least response time."""
+    """The parameters that these settings need; starting values from mean times and the least response time."""
     found = []
+    # The delays of emulated links are known; a message service waits for its database as often as it likes.
+    inner_s = min(one.inner_delay_s for one in settings)
+    known_s = min(one.outer_delay_s for one in settings) + (inner_s if settings[0].proxies else 0.0)
+    response_s = max(response_s - known_s, 0.02 * response_s)
     for role in roles_of(settings[0]):
         centre = max(cpu_s.get(role, 0.02 * response_s), _NETWORK_S)
         found += [
@@ -60,8 +67,16 @@ def parameters_of(
         response_s = max(response_s - min(one.service_s for one in settings), 0.05 * response_s)
     rest = max(0.1 * response_s, response_s - sum(cpu_s.values()))
     found.append(Parameter("delay_s", 0.5 * rest, 1.5))
+    if settings[0].readers:
+        # The share of the time at the proxy during which a reader is held.
+        found.append(Parameter("held", 0.4, 0.4))
+    for group, way, rate in settings[0].links:
+        name = link_name(group, way)
+        bytes_s = sum(link_time_s(one, group, way, rate) for one in settings) / len(settings)
+        factor = link_s.get(name, bytes_s) / bytes_s if bytes_s else 1.0
+        found.append(Parameter(f"{name}.factor", factor, 0.3))
     if settings[0].services and "database" in dict(settings[0].hosts):
-        found.append(Parameter("commit_s", 0.5 * rest, 1.5))
+        found.append(Parameter("commit_s", max(0.5 * rest, inner_s), 1.5))
     return found
 
 
@@ -85,10 +100,10 @@ def _service(settings: ModelSettings, factor: float, legs: float) -> list[Centre
     workers, time_s = max(1, settings.service_workers), factor * settings.service_s
     queue_s, rest_s = time_s / workers, time_s * (workers - 1) / workers
     fan = fan_of(settings)
-    found = [Centre("service", settings.servers, legs, fan, queue_s, queue_s, inside=True)]
-    if rest_s:
-        found.append(Centre("service of several workers", _ENDLESS, legs, fan, rest_s, rest_s, inside=True))
-    return found
+    return [
+        Centre("service", settings.servers, legs, fan, queue_s, queue_s, inside=True),
+        Centre("service of several workers", ENDLESS, legs, fan, rest_s, rest_s, inside=True),
+    ]
 
 
 def _slowest(count: int) -> float:
@@ -100,9 +115,10 @@ def network_of(settings: ModelSettings, values: Mapping[str, float], foreign_sha
     """The network of a configuration; `foreign_share` is the part of the machine that other programs take."""
     hosts = dict(settings.hosts)
     cores = {
-        host: number * (1 - foreign_share if host == "machine" else 1.0) for host, number in settings.cores
+        host: max(number * (1 - foreign_share), 0.05) if host == MACHINE else number
+        for host, number in settings.cores
+        if host in set(hosts.values())
     }
-    cores = {host: max(number, 0.05) for host, number in cores.items() if host in set(hosts.values())}
     parallel = {
         "load": settings.load_threads,
         "proxy": settings.proxies * settings.loops,
@@ -136,8 +152,9 @@ def network_of(settings: ModelSettings, values: Mapping[str, float], foreign_sha
                 inside=role in ("backends", "database"),
             )
         )
-    if settings.servers and settings.service_s > 0:
-        centres += _service(settings, values.get("service.factor", 1.0), legs)
+    if "service.factor" in values:
+        centres += _service(settings, values["service.factor"], legs)
+    centres += link_centres(settings, values, legs, fan_of(settings))
     if "commit_s" in values:
         queues = settings.lanes * max(1, settings.services) or settings.slots or settings.clients
         time_s = values["commit_s"]
@@ -147,9 +164,10 @@ def network_of(settings: ModelSettings, values: Mapping[str, float], foreign_sha
     return CycleNetwork(
         tuple(centres),
         tuple(cores.items()),
-        values["delay_s"],
+        values["delay_s"] + settings.outer_delay_s,
         settings.in_flight,
         settings.think_s,
         settings.slots,
         settings.rate_per_s,
+        tuple((host, settings.host_count(host)) for host in cores if host != MACHINE),
     )

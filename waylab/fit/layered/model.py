@@ -34,6 +34,9 @@ _BUSY = 0.7
 _UNKNOWN = 0.7
 # CPU time that is charged to no program: interrupts, switches, caches.
 _OVERHEAD = Parameter("overhead", 1.1, 0.25)
+# How fast a program's CPU time falls with what waits for it.
+_BATCHING = Parameter("batching", 0.7, 0.5)
+_BATCHING_STARTS = (-0.7, 0.7)
 _WORST = 50.0
 
 
@@ -193,14 +196,14 @@ class FittedLayered:
             NAME,
             Estimate(rate),
             Estimate(response_s),
-            (float(spreads[0]), float(spreads[1])),
-            self._shapes.responses_s(settings, load, response_s),
-            self._shapes.percentiles_s(settings, load, response_s),
-            use | hosts,
-            dict(zip(use, found.present[0].tolist(), strict=True))
+            uncertainty=(float(spreads[0]), float(spreads[1])),
+            responses_s=self._shapes.responses_s(settings, load, response_s),
+            percentiles_s=self._shapes.percentiles_s(settings, load, response_s),
+            utilisation=use | hosts,
+            present=dict(zip(use, found.present[0].tolist(), strict=True))
             | {"slots, waiting": float(found.waiting[0])},
-            bottleneck,
-            self.domain.beyond(settings),
+            bottleneck=bottleneck,
+            extrapolates=self.domain.beyond(settings),
         )
 
 
@@ -228,10 +231,12 @@ def _networks(
     names = [one.name for one in parameters]
     for one, row, share in zip(settings, np.exp(logs), foreign, strict=True):
         values = dict(zip(names, row.tolist(), strict=True))
-        overhead = values["overhead"]
+        overhead, power = values["overhead"], values["batching"]
         net = network_of(one, values, share)
         centres = tuple(
-            replace(centre, batched_s=overhead * centre.batched_s, alone_s=overhead * centre.alone_s)
+            replace(
+                centre, batched_s=overhead * centre.batched_s, alone_s=overhead * centre.alone_s, power=power
+            )
             if centre.host
             else centre
             for centre in net.centres
@@ -247,7 +252,7 @@ class _Targets:
     trials: Sequence[TrialObservation]
 
     def errors(
-        self, found: CycleSolutions, overhead: Array, roles: Sequence[str], rows: NDArray[np.int_]
+        self, found: CycleSolutions, overhead: Array, centres: Sequence[str], rows: NDArray[np.int_]
     ) -> Array:
         """Differences of logarithms in units of the noise of X, shape (parameter rows, errors)."""
         columns = []
@@ -257,9 +262,11 @@ class _Targets:
                 columns.append(np.log(found.throughput_per_s[at] / one.throughput_per_s))
             if one.settings.rate_per_s or one.settings.think_s:
                 columns.append(np.log(found.response_s[at] / one.response_s) / 2)
-            for index, role in enumerate(roles):
-                if one.cpu_s.get(role, 0) > 0:
-                    columns.append(np.log(found.cpu_s[at, index] / overhead / one.cpu_s[role]) / _CPU_NOISE)
+            for index, name in enumerate(centres):
+                if one.cpu_s.get(name, 0) > 0:
+                    columns.append(np.log(found.cpu_s[at, index] / overhead / one.cpu_s[name]) / _CPU_NOISE)
+                elif one.link_s.get(name, 0) > 0:
+                    columns.append(np.log(found.cpu_s[at, index] / one.link_s[name]))
         return np.asarray(np.clip(np.nan_to_num(np.stack(columns, axis=1), posinf=_WORST), -_WORST, _WORST))
 
 
@@ -273,8 +280,12 @@ def _fit(observations: Sequence[TrialObservation], start: FittedLayered | None) 
         for role in roles
         if (found := [one.cpu_s[role] for one in observations if one.cpu_s.get(role, 0) > 0])
     }
+    mean_link = {
+        name: float(np.mean([one.link_s[name] for one in observations if name in one.link_s]))
+        for name in dict.fromkeys(name for one in observations for name in one.link_s)
+    }
     least_s = min(one.response_s for one in observations)
-    parameters = [*parameters_of(known, mean_cpu, least_s), _OVERHEAD]
+    parameters = [*parameters_of(known, mean_cpu, least_s, mean_link), _BATCHING, _OVERHEAD]
     before = np.log([one.start for one in parameters])
     widths = np.array([one.log_spread for one in parameters])
     logs = before.copy()
@@ -282,41 +293,56 @@ def _fit(observations: Sequence[TrialObservation], start: FittedLayered | None) 
         logs = start.logs.copy()
     targets = _Targets(observations)
     foreign = [one.foreign_share for one in observations]
-    overhead_at = len(parameters) - 1
+    batching_at, overhead_at = parameters.index(_BATCHING), len(parameters) - 1
+    centres = [one.name for one in _networks(parameters, known[:1], before[None, :], foreign[:1])[0].centres]
 
     def errors(rows: Array, shares: Sequence[float]) -> Array:
-        """For rows of parameters: errors of all trials, solved in one batch."""
+        """For rows of parameters: errors of all trials, solved in one batch, trials of one configuration once."""
         count = len(rows)
+        unlike = dict.fromkeys(zip(settings, shares, strict=True))
+        order = {key: place for place, key in enumerate(unlike)}
         found = solve_cycles(
             _networks(
-                parameters, settings * count, np.repeat(rows, len(settings), axis=0), list(shares) * count
+                parameters,
+                [one for one, _ in unlike] * count,
+                np.repeat(rows, len(unlike), axis=0),
+                [share for _, share in unlike] * count,
             )
         )
-        places = np.arange(count * len(settings)).reshape(count, len(settings))
-        return targets.errors(found, np.exp(rows[:, overhead_at]), roles, places)
+        mine = np.array([order[key] for key in zip(settings, shares, strict=True)])
+        places = np.arange(count)[:, None] * len(unlike) + mine
+        return targets.errors(found, np.exp(rows[:, overhead_at]), centres, places)
+
+    def noise_of(at: Array) -> float:
+        """Robust: the median absolute deviation, as if the errors were normal."""
+        return max(_NOISE_MIN, 1.4826 * float(np.median(np.abs(errors(at[None, :], foreign)[0]))))
 
     noise = _NOISE_START if start is None else start.noise
-    curvature = np.eye(len(logs))
-    for _ in range(1 if start is not None else 2):
-        logs, curvature = _search(errors, logs, before, widths, noise, foreign)
-        rest = errors(logs[None, :], foreign)[0]
-        # Robust: the median absolute deviation, as if the errors were normal.
-        noise = max(_NOISE_MIN, 1.4826 * float(np.median(np.abs(rest))))
+    if start is None:
+        # How work batches has several local optima.
+        tries = [logs + np.where(np.arange(len(logs)) == batching_at, step, 0.0) for step in _BATCHING_STARTS]
+        logs = min(
+            (_search(errors, one, before, widths, noise, foreign) for one in tries),
+            key=lambda found: found[2],
+        )[0]
+        noise = noise_of(logs)
+    logs, curvature, _ = _search(errors, logs, before, widths, noise, foreign)
+    noise = noise_of(logs)
     covariance = np.asarray(np.linalg.inv(curvature), dtype=np.float64)
     share = float(np.mean(foreign))
     spread = errors(logs[None, :], [share] * len(foreign))[0]
-    of_rates = spread[np.array(_is_rate(observations, roles))]
+    of_rates = spread[np.array(_is_rate(observations, centres))]
     run_noise = max(_NOISE_MIN, float(np.sqrt(np.mean(of_rates**2)))) if of_rates.size else noise
     return FittedLayered(observations, parameters, logs, covariance, noise, run_noise)
 
 
-def _is_rate(observations: Sequence[TrialObservation], roles: Sequence[str]) -> list[bool]:
+def _is_rate(observations: Sequence[TrialObservation], centres: Sequence[str]) -> list[bool]:
     found = []
     for one in observations:
         closed = not one.settings.rate_per_s
         found += [True] if closed else []
         found += [not closed] if not closed or one.settings.think_s else []
-        found += [False for role in roles if one.cpu_s.get(role, 0) > 0]
+        found += [False for name in centres if one.cpu_s.get(name, 0) > 0 or one.link_s.get(name, 0) > 0]
     return found
 
 
@@ -327,8 +353,8 @@ def _search(
     widths: Array,
     noise: float,
     foreign: Sequence[float],
-) -> tuple[Array, Array]:
-    """Damped Gauss-Newton with finite differences; returns the logarithms and the curvature there."""
+) -> tuple[Array, Array, float]:
+    """Damped Gauss-Newton with finite differences; returns the logarithms, and curvature and cost there."""
 
     def cost(found: Array, at: Array) -> float:
         scaled = found / noise
@@ -336,7 +362,7 @@ def _search(
         return float(robust.sum() + (((at - before) / widths) ** 2).sum())
 
     size, damping = len(logs), 1e-2
-    curvature = np.eye(size)
+    curvature, least = np.eye(size), np.inf
     for _ in range(_ROUNDS):
         rows = np.vstack([logs, logs + _STEP * np.eye(size)])
         found = errors(rows, foreign)
@@ -344,7 +370,7 @@ def _search(
         weights = (1 + (base / noise) ** 2 / _OUTLIER) ** -0.5 / noise**2
         uphill = slopes.T @ (weights * base) + (logs - before) / widths**2
         curvature = (slopes.T * weights) @ slopes + np.diag(widths**-2.0)
-        best = cost(base, logs)
+        best = least = cost(base, logs)
         for _ in range(6):
             step = np.clip(
                 -np.linalg.solve(curvature + damping * np.diag(np.diag(curvature)), uphill), -1.0, 1.0
@@ -355,11 +381,11 @@ def _search(
             damping *= 5
         else:
             break
-        logs = logs + step
+        logs, least = logs + step, new
         damping = max(damping / 5, 1e-6)
         if best - new < _CONVERGED * max(1.0, best):
             break
-    return logs, curvature
+    return logs, curvature, float(least)
 
 
 def _check(observations: Sequence[TrialObservation]) -> None:
@@ -372,10 +398,17 @@ def _check(observations: Sequence[TrialObservation]) -> None:
         raise RefusedFitError(
             f"the trials are of different systems ({', '.join(names[:3]) or 'other programs'}); fit each apart"
         )
+    if (
+        len({(one.hosts, tuple(tuple(part[:-1]) for part in (*one.cores, *one.links))) for one in settings})
+        > 1
+    ):
+        raise RefusedFitError(
+            "the programs of some trials run on other hosts, or share them otherwise; fit each apart"
+        )
     if len({bool(one.rate_per_s) for one in settings}) > 1:
         raise RefusedFitError("open and closed loops cannot be fitted together; fit each apart")
-    loads = {(one.in_flight, one.rate_per_s, one.think_s) for one in settings}
+    loads = {(one.in_flight, one.rate_per_s, one.think_s, one.pool) for one in settings}
     if len(settings) < 2 or len(loads) < 2:
         raise RefusedFitError(
-            "the layered model needs two different loads; measure another number of clients"
+            "the layered model needs two different loads or pools; measure another number of clients"
         )

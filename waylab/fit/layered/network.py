@@ -10,17 +10,16 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln
+
+from waylab.fit.layered.sharing import CLOSE, crowding, falling_root
 
 Array = NDArray[np.float64]
 
-_GUESSES = 14
-_CLOSE = 1e-6
+# Queues of a centre at which nothing waits.
+ENDLESS = 1_000_000
 _ROUNDS = 40
 _SEARCHES = 45
 _PRESENT_MAX = 1e5
-# Beyond so many threads the number that runs is as good as its mean.
-_THREADS_COUNTED = 64
 # Populations that are all solved, those after a leap, and how far a leap may be off, as a share of the population.
 _EVERY, _IN_TURN, _CHANGE_MAX = 256, 32, 1e-3
 
@@ -40,11 +39,22 @@ class Centre:
     host: str = ""
     # Held by a slot of the pool.
     inside: bool = False
+    # How fast the time falls with the number that waits: what is saved is in proportion to (1 + waiting)^-power.
+    power: float = 1.0
+    # A queue that is also held during this share of the time at another centre; `counted` is the share of its own time
+    # that the response contains beside those of the other centres.
+    held_at: str = ""
+    held: float = 0.0
+    counted: float = 1.0
 
 
 @dataclass(frozen=True)
 class CycleNetwork:
-    """Centres, cores by host, time outside of all centres; slots of the pool and arrivals: 0 for none."""
+    """Centres, cores by host, time outside of all centres; slots of the pool and arrivals: 0 for none.
+
+    The cores of a host in `quotas` are a quota of CPU time: work that is alone runs at full speed, and only what waits
+    behind it notices the quota. Such a host may be a group of so many equal ones, each with a share of the queues.
+    """
 
     centres: tuple[Centre, ...]
     cores: tuple[tuple[str, float], ...]
@@ -53,6 +63,11 @@ class CycleNetwork:
     think_s: float = 0.0
     slots: int = 0
     rate_per_s: float = 0.0
+    quotas: tuple[tuple[str, int], ...] = ()
+
+    def cores_of(self, host: str) -> float:
+        """Cores of all hosts of a group together."""
+        return dict(self.cores)[host] * dict(self.quotas).get(host, 1)
 
 
 @dataclass(frozen=True)
@@ -81,7 +96,12 @@ class _Batch:
             return np.array([[float(getattr(one, name)) for one in net.centres] for net in networks])
 
         self.queues, self.visits, self.fan = of("queues"), of("visits"), of("fan")
-        self.batched, self.alone = of("batched_s"), of("alone_s")
+        self.batched, self.alone, self.power = of("batched_s"), of("alone_s"), of("power")
+        self.held, self.counted = of("held"), of("counted")
+        names = [one.name for one in first.centres]
+        self.held_at = [
+            (place, names.index(one.held_at)) for place, one in enumerate(first.centres) if one.held_at
+        ]
         self.inside = np.array([one.inside for one in first.centres])
         self.hosts = [host for host, _ in first.cores if any(one.host == host for one in first.centres)]
         self.host_of = np.array(
@@ -90,6 +110,15 @@ class _Batch:
         self.cores = np.array([[dict(net.cores)[host] for host in self.hosts] for net in networks]).reshape(
             self.count, len(self.hosts)
         )
+        self.copies = np.array(
+            [[dict(net.quotas).get(host, 1) for host in self.hosts] for net in networks], dtype=float
+        ).reshape(self.count, len(self.hosts))
+        quotas = dict(first.quotas)
+        # The share of the time of a visit that work needs which nothing waits for.
+        self.own = np.ones((self.count, self.size))
+        for place, host in enumerate(self.host_of):
+            if host >= 0 and self.hosts[host] in quotas:
+                self.own[:, place] = np.minimum(1.0, self.cores[:, host])
         self.delay = np.array([net.delay_s for net in networks])
         self.think = np.array([net.think_s for net in networks])
         self.clients = np.array([net.clients for net in networks])
@@ -132,7 +161,7 @@ def solve_cycles(networks: Sequence[CycleNetwork]) -> CycleSolutions:
     cpu_s = batch.visits * found.times / slower
     steady = np.ones(batch.count, dtype=bool)
     if len(batch.hosts):
-        host_use = found.rate[:, None] * batch.on_host(cpu_s) / batch.cores
+        host_use = found.rate[:, None] * batch.on_host(cpu_s) / (batch.cores * batch.copies)
         if is_open:
             steady &= (host_use < 1).all(axis=1)
         host_use = np.minimum(host_use, 1.0)
@@ -160,10 +189,10 @@ def hosts_of(network: CycleNetwork) -> list[str]:
 def _stretched(batch: _Batch, means: Callable[[Array], _Means], is_open: bool) -> tuple[_Means, Array]:
     """Find how much longer CPU work takes because the threads of a host share its cores."""
     hosts = len(batch.hosts)
-    ones = np.ones((batch.count, hosts))
     if not hosts:
+        ones = np.ones((batch.count, hosts))
         return means(batch.slower(ones)), ones
-    threads = batch.on_host(batch.queues)
+    threads = np.ceil(batch.on_host(batch.queues) / batch.copies)
     if not is_open:
         legs = np.maximum(1.0, batch.visits.max(axis=1))
         threads = np.minimum(threads, np.maximum(1.0, np.ceil(batch.clients * legs))[:, None])
@@ -171,59 +200,21 @@ def _stretched(batch: _Batch, means: Callable[[Array], _Means], is_open: bool) -
     def wanted(stretch: Array) -> Array:
         found = means(batch.slower(stretch))
         busy = np.minimum(found.rate[:, None] * batch.visits * found.times, batch.queues)
-        return crowding(threads, batch.on_host(busy), batch.cores)
+        return crowding(threads, batch.on_host(busy) / batch.copies, batch.cores)
 
-    most = np.maximum(1.0, threads / batch.cores)
-    if (most <= 1).all():
-        return means(batch.slower(ones)), ones
+    # A thread that runs alone is slower on less than one core, and slowest if all others run, too.
+    least, most = np.maximum(1.0, 1 / batch.cores), np.maximum(1.0, threads / batch.cores)
+    if (most <= least).all():
+        return means(batch.slower(least)), least
     if hosts == 1:
-        stretch = np.exp(_root(lambda logs: np.log(wanted(np.exp(logs))) - logs, np.log(most)))
+        stretch = np.exp(falling_root(lambda logs: np.log(wanted(np.exp(logs))) - logs, np.log(most)))
     else:
-        stretch = ones
+        stretch = least
         for _ in range(_ROUNDS):
-            stretch = np.clip(np.sqrt(stretch * wanted(stretch)), 1.0, most)
+            before, stretch = stretch, np.clip(np.sqrt(stretch * wanted(stretch)), least, most)
+            if np.abs(np.log(stretch / before)).max() < CLOSE:
+                break
     return means(batch.slower(stretch)), stretch
-
-
-def _root(gap: Callable[[Array], Array], high: Array) -> Array:
-    """Where a falling function is zero between 0 and `high`, by false position (Illinois)."""
-    low, above, below = np.zeros_like(high), gap(np.zeros_like(high)), gap(high)
-    side = np.zeros_like(high)
-    # No crowding: the function is not positive anywhere.
-    none = above <= 0
-    for _ in range(_GUESSES):
-        with np.errstate(divide="ignore", invalid="ignore"):
-            place = low + (high - low) * np.clip(np.nan_to_num(above / (above - below), nan=0.5), 0.0, 1.0)
-        here = gap(place)
-        up = here > 0
-        low, high = np.where(up, place, low), np.where(up, high, place)
-        below = np.where(up, np.where(side > 0, below / 2, below), here)
-        above = np.where(up, here, np.where(side < 0, above / 2, above))
-        side = np.where(up, 1.0, -1.0)
-        if np.abs(here[~none]).max(initial=0.0) < _CLOSE:
-            break
-    return np.asarray(np.where(none, 0.0, place))
-
-
-def crowding(threads: Array, busy: Array, cores: Array) -> Array:
-    """How much longer a thread runs beside the others that are busy: E max(1, k / cores), itself among the k."""
-    share = np.clip(busy / np.maximum(threads, 1), 1e-12, 1 - 1e-12)
-    others = threads - 1
-    plain = np.maximum(1.0, (1 + others * share) / cores)
-    if threads.max() > _THREADS_COUNTED:
-        return plain
-    counts = np.arange(int(others.max()) + 1)
-    rest = others[..., None] - counts
-    with np.errstate(divide="ignore", invalid="ignore"):
-        logs = (
-            gammaln(others[..., None] + 1)
-            - gammaln(counts + 1)
-            - gammaln(np.maximum(rest, 0) + 1)
-            + counts * np.log(share)[..., None]
-            + rest * np.log1p(-share)[..., None]
-        )
-    weights = np.where(rest >= 0, np.exp(logs), 0.0)
-    return np.asarray((weights * np.maximum(1.0, (1 + counts) / cores[..., None])).sum(axis=-1))
 
 
 @dataclass(frozen=True)
@@ -261,6 +252,9 @@ def _walk(
 ) -> Callable[[int], _Walk]:
     """The exact recursion from a population whose numbers present are known, up to the one that is given."""
     queues, visits, fan = batch.queues[:, mask], batch.visits[:, mask], batch.fan[:, mask]
+    own, power = batch.own[:, mask], -batch.power[:, mask]
+    quota, rows = own < 1, np.arange(batch.count)
+    held, own_share = batch.held_at if mask.all() else [], own * batch.counted[:, mask]
     batched, extra = (
         batch.batched[:, mask] * slower[:, mask],
         (batch.alone - batch.batched)[:, mask] * slower[:, mask],
@@ -270,14 +264,24 @@ def _walk(
         here, before, time_s, rates = present, present, batched, []
         for number in range(start + 1, stop + 1):
             waiting = here / queues
-            time_s = batched + extra / (1 + waiting)
-            residence = time_s * (1 + waiting)
-            rate = number / np.maximum(outside + (visits * fan * residence).sum(axis=1), 1e-12)
+            time_s = batched + extra * (1 + waiting) ** power
+            for place, other in held:
+                time_s[:, place] += batch.held[:, place] * time_s[:, other] * (own + waiting)[:, other]
+            residence = time_s * (own + waiting)
+            cycle = outside + (visits * fan * time_s * (own_share + waiting)).sum(axis=1)
+            cycle = np.maximum(cycle, 1e-12)
+            rate = number / cycle
             # Replicas at work at the same time can be busier than the cycle says: no queue serves more than it can.
-            work = visits * time_s
-            if work.size:
-                rate = np.minimum(rate, (queues / np.maximum(work, 1e-15)).min(axis=1))
-            before, here = here, rate[:, None] * visits * residence
+            most = queues / np.maximum(visits * time_s, 1e-15)
+            if most.size:
+                rate = np.minimum(rate, most.min(axis=1))
+            found = rate[:, None] * visits * residence
+            if quota.any():
+                # Work that a quota stops waits for it.
+                limit = most.argmin(axis=1)
+                left = np.where(quota[rows, limit], np.maximum(0.0, number - rate * cycle), 0.0)
+                found[rows, limit] += left
+            before, here = here, found
             rates.append(rate)
         return _Walk(list(range(start + 1, stop + 1)), rates, here, here - before, time_s)
 
@@ -358,17 +362,20 @@ def _open(batch: _Batch, slower: Array) -> _Means:
     high = np.full((batch.count, batch.size), np.log(_PRESENT_MAX))
 
     def visit_s(present: Array) -> Array:
-        return (batch.batched + (batch.alone - batch.batched) / (1 + present / batch.queues)) * slower
+        return (
+            batch.batched + (batch.alone - batch.batched) * (1 + present / batch.queues) ** -batch.power
+        ) * slower
 
     for _ in range(_SEARCHES):
         middle = (low + high) / 2
         load = rate * batch.visits * visit_s(np.exp(middle)) / batch.queues
         with np.errstate(divide="ignore", over="ignore"):
-            need = np.where(load < 1, np.log(batch.queues * load / np.maximum(1 - load, 1e-300)), np.inf)
+            need = np.log(batch.own * batch.queues * load / np.maximum(1 - load, 1e-300))
+            need = np.where(load < 1, need, np.inf)
         more = need > middle
         low, high = np.where(more, middle, low), np.where(more, high, middle)
     present = np.exp(high)
     times = visit_s(present)
-    residence = times * (1 + present / batch.queues)
+    residence = times * (batch.own * batch.counted + present / batch.queues)
     response = batch.delay + (batch.visits * batch.fan * residence).sum(axis=1)
     return _Means(batch.rates, response, present, times, np.zeros(batch.count))

@@ -99,7 +99,7 @@ def _features(settings: Sequence[ModelSettings], loads: Sequence[float]) -> Arra
                 math.log(max(one.replicas, 1)),
                 2 * one.writes_share,
                 math.log1p(one.value_bytes / 1024),
-                math.log(max(one.slots, 1)),
+                math.log(max(one.pool, 1)),
                 float(one.rate_per_s > 0),
                 2 * load,
             )

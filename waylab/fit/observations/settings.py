@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from waylab.errors import LabError
+from waylab.fit.observations.hosts import Placement
 from waylab.runfolder.run import LoadSettings, Settings, described
 
 _CLIENTS_MAX = 20_000
@@ -35,6 +36,8 @@ class ModelSettings:
     loops: int = 1
     # Requests in flight behind all proxies or services together.
     slots: int = 0
+    # Reads in flight to each server, with a queue in front of each server.
+    readers: int = 0
     replicas: int = 1
     servers: int = 0
     server_threads: int = 1
@@ -42,9 +45,16 @@ class ModelSettings:
     service_workers: int = 1
     services: int = 0
     lanes: int = 0
-    # Cores that programs of each role may use, and the host of each role; roles on one host share its cores.
+    # Round trips on emulated links: from the load to the first programs, and from those to the last.
+    outer_delay_s: float = 0.0
+    inner_delay_s: float = 0.0
+    # The group of hosts of each role, and the cores of one host of each group; roles in one group share its cores.
     hosts: tuple[tuple[str, str], ...] = ()
     cores: tuple[tuple[str, float], ...] = ()
+    # Groups of several hosts: how many programs one host has.
+    programs: tuple[tuple[str, int], ...] = ()
+    # Limited links: group of hosts, direction, and bytes per second of one host.
+    links: tuple[tuple[str, str, float], ...] = ()
     # Settings that no model knows as a number: configurations that differ in one of them are different systems.
     others: tuple[tuple[str, str], ...] = ()
 
@@ -53,12 +63,34 @@ class ModelSettings:
         """Requests that clients have outstanding at most in a closed loop."""
         return self.clients * self.pipeline
 
+    @property
+    def pool(self) -> int:
+        """Requests in flight behind the queues of all proxies or services; 0 without a limit."""
+        return self.slots or self.readers * self.servers
+
+    def programs_of(self, role: str) -> int:
+        """How many programs, or threads of load generators, a role has."""
+        counts = {
+            "load": self.load_threads,
+            "proxy": self.proxies,
+            "messages": self.services,
+            "backends": self.servers,
+        }
+        return max(1, counts.get(role, 1))
+
+    def host_count(self, group: str) -> int:
+        """How many hosts a group has. Where programs have hosts of their own, further programs bring further hosts."""
+        each = dict(self.programs).get(group)
+        if each is None:
+            return 1
+        return max(-(-self.programs_of(role) // each) for role, mine in self.hosts if mine == group)
+
     def as_dict(self) -> dict[str, object]:
         """The numbers by name."""
         return {part.name: getattr(self, part.name) for part in fields(self) if part.name not in _STRUCTURE}
 
 
-_STRUCTURE = frozenset({"hosts", "cores", "others"})
+_STRUCTURE = frozenset({"hosts", "cores", "programs", "links", "others"})
 NUMERIC = tuple(part.name for part in fields(ModelSettings) if part.name not in _STRUCTURE)
 # Names that users write, by field. The specification's dotted keys are among them.
 _NAMES = {
@@ -73,6 +105,7 @@ _NAMES = {
     "proxies": ("proxy", "proxies", "proxy.count", "system.proxy.count"),
     "loops": ("loops", "proxy.loops", "system.proxy.loops"),
     "slots": ("workers", "connections", "system.proxy.workers", "system.messages.connections"),
+    "readers": ("readers", "proxy.readers", "system.proxy.readers"),
     "replicas": ("replicas", "proxy.replicas", "system.proxy.replicas"),
     "servers": ("server", "servers", "backends", "backends.count", "system.backends.count"),
     "server_threads": ("server_threads", "backends.threads", "system.backends.threads"),
@@ -81,6 +114,8 @@ _NAMES = {
     "services": ("services", "messages.services", "system.messages.services"),
     "lanes": ("lanes", "messages.lanes", "system.messages.lanes"),
 }
+# Counts that 0 says there are none of.
+_COUNTS = ("proxies", "loops", "replicas", "slots", "readers", "servers", "services", "lanes")
 _FIELD_OF = {name: field for field, names in _NAMES.items() for name in (*names, field)}
 # Settings that change nothing a model predicts.
 _IGNORED = {"seed", "sample", "memory", "test_time_s", "warm_up_s", "prefill"}
@@ -96,7 +131,7 @@ _KNOWN_LOAD = {
     "think_mean_s",
 }
 _KNOWN_SYSTEM = {
-    "proxy": {"count", "replicas", "loops", "workers"},
+    "proxy": {"count", "replicas", "loops", "workers", "readers"},
     "backends": {"count", "threads", "service_time", "workers", "service_mean_s"},
     "messages": {"services", "lanes", "connections"},
     "database": set(),
@@ -106,8 +141,7 @@ _KNOWN_SYSTEM = {
 def settings_of(
     system: Settings,
     load: LoadSettings,
-    cores: Mapping[str, float],
-    hosts: Mapping[str, str],
+    placement: Placement,
     generators: int,
 ) -> ModelSettings:
     """The settings of a planned trial."""
@@ -148,6 +182,7 @@ def settings_of(
         proxies=programs.get("proxy", 0),
         loops=int(proxy["loops"]) if has_proxy else 1,
         slots=slots,
+        readers=int(proxy["readers"]) if has_proxy and proxy["dispatch"] == "per-backend" else 0,
         replicas=_replicas(proxy["replicas"], servers) if has_proxy else 1,
         servers=servers,
         server_threads=int(backends["threads"]) if servers else 1,
@@ -155,8 +190,12 @@ def settings_of(
         service_workers=int(backends["workers"]) if servers else 1,
         services=programs.get("messages", 0),
         lanes=int(messages["lanes"]) if has_service and messages["dispatch"] == "fused" else 0,
-        hosts=tuple(sorted(hosts.items())),
-        cores=tuple(sorted(cores.items())),
+        outer_delay_s=placement.outer_delay_s,
+        inner_delay_s=placement.inner_delay_s,
+        hosts=tuple(sorted(placement.hosts.items())),
+        cores=tuple(sorted(placement.cores.items())),
+        programs=tuple(sorted(placement.programs.items())),
+        links=tuple((group, way, rate) for (group, way), rate in sorted(placement.links.items())),
         others=tuple(sorted(others.items())),
     )
 
@@ -191,9 +230,7 @@ def changed_settings(base: ModelSettings, changes: Mapping[str, str]) -> ModelSe
     if replicas:
         found = replace(found, replicas=_replicas(replicas, found.servers))
     for field in values:
-        if field in ("proxies", "loops", "replicas", "slots", "servers", "services", "lanes") and not getattr(
-            base, field
-        ):
+        if field in _COUNTS and not getattr(base, field):
             raise LabError(
                 f"--set {field}: the measured system has none, so that models cannot know its effect"
             )

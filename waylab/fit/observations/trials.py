@@ -8,9 +8,10 @@ from statistics import fmean
 
 from waylab.analysis import read_analysis
 from waylab.errors import LabError
+from waylab.fit.observations.hosts import link_name, placement_of
 from waylab.fit.observations.settings import ModelSettings, settings_of
 from waylab.runfolder.files import read_run
-from waylab.runfolder.run import PlannedTrial, Run, Settings
+from waylab.runfolder.run import PlannedTrial, Run
 from waylab.runfolder.trial_numbers import AnalysedTrial, TrialNumbers
 
 # Two trials of one configuration in one run that differ by more than this factor contradict each other.
@@ -43,6 +44,8 @@ class TrialObservation:
     cpu_s: Mapping[str, float] = field(default_factory=dict)
     bytes_per_request: float | None = None
     link_utilisation: Mapping[str, float] = field(default_factory=dict)
+    # Seconds that limited links need for each request, by name of the link.
+    link_s: Mapping[str, float] = field(default_factory=dict)
     # Share of the machine's CPU time that other programs or the hypervisor took.
     foreign_share: float = 0.0
     trials: int = 1
@@ -86,13 +89,14 @@ def _observation(
     machine, cpu = numbers.cpu.machine, numbers.cpu.cpu_per_request_ns
     foreign = (numbers.cpu.foreign_share or 0.0) + (numbers.cpu.steal_share or 0.0)
     scale = planned.time_scale
+    settings = _settings(run, planned, numbers)
     observation = TrialObservation(
         run=name,
         trial=trial.id,
         configuration=trial.configuration,
         block=trial.block,
         role=planned.role,
-        settings=_settings(run, planned, numbers),
+        settings=settings,
         throughput_per_s=numbers.throughput_per_s,
         response_s=everything.response_mean_ns * 1e-9 if everything else math.nan,
         responses_s={one: found.response_mean_ns * 1e-9 for one, found in numbers.operations.items()},
@@ -112,6 +116,7 @@ def _observation(
         if machine and numbers.requests
         else None,
         link_utilisation=numbers.links.utilisation,
+        link_s=_link_s(planned, settings, numbers),
         foreign_share=min(max(foreign, 0.0), 0.9) if scale == 1.0 else 0.0,
     )
     return replace(observation, refused=_refusal(observation, trial))
@@ -120,24 +125,24 @@ def _observation(
 def _settings(run: Run, planned: PlannedTrial, numbers: TrialNumbers) -> ModelSettings:
     machine = numbers.cpu.machine
     whole = round(machine.capacity_s / numbers.measured_s) if machine and numbers.measured_s else 0
-    hosts: dict[str, str] = {}
-    cores: dict[str, float] = {"machine": float(whole)} if whole else {}
-    described = run.spec.testbed.get("hosts") or {}
-    for role in ("load", *planned.description.programs):
-        names = planned.assignment.get(role) or []
-        # Programs are spread over their hosts; a host that has several roles shares its cores between them.
-        hosts[role] = "+".join(names) if names else "machine"
-        if names:
-            limits = [_cores(described.get(one) or {}) for one in names]
-            if all(limits):
-                cores[hosts[role]] = sum(limits) / planned.time_scale
+    placement = placement_of(planned, run.spec.testbed.get("hosts") or {}, whole)
     generators = len(planned.assignment.get("load") or [])
-    return settings_of(planned.system, planned.load, cores, hosts, generators)
+    return settings_of(planned.system, planned.load, placement, generators)
 
 
-def _cores(host: Settings) -> float:
-    """Cores of an emulated host, as fast as this machine's; 0 without a limit."""
-    return float(host.get("cores") or 0) * float(host.get("core_speed") or 1)
+def _link_s(planned: PlannedTrial, settings: ModelSettings, numbers: TrialNumbers) -> dict[str, float]:
+    """Seconds that the limited links of each group of hosts need for one request, by group and direction."""
+    found = {}
+    for group, way, _ in settings.links:
+        mine = [role for role, of in settings.hosts if of == group]
+        uses = [
+            numbers.links.utilisation.get(f"{host} {way}")
+            for host in dict.fromkeys(name for role in mine for name in planned.assignment[role])
+        ]
+        busy = sum(use for use in uses if use is not None)
+        if busy > 0 and numbers.throughput_per_s > 0:
+            found[link_name(group, way)] = busy / numbers.throughput_per_s
+    return found
 
 
 def _refusal(one: TrialObservation, trial: AnalysedTrial) -> str:
@@ -217,6 +222,7 @@ def _mean(group: Sequence[TrialObservation]) -> TrialObservation:
         queue_length=_known([one.queue_length for one in group]),
         in_service=_known([one.in_service for one in group]),
         cpu_s=_arithmetic([one.cpu_s for one in group]),
+        link_s=_arithmetic([one.link_s for one in group]),
         bytes_per_request=_known([one.bytes_per_request for one in group]),
         foreign_share=fmean(one.foreign_share for one in group),
         trials=len(group),

@@ -13,7 +13,8 @@ from heapq import heapreplace
 import numpy as np
 from numpy.typing import NDArray
 
-from waylab.fit.layered.network import Centre, CycleNetwork, crowding
+from waylab.fit.layered.network import Centre, CycleNetwork
+from waylab.fit.layered.sharing import crowding
 
 Array = NDArray[np.float64]
 
@@ -136,24 +137,28 @@ class _Station:
                 while leaving and leaving[0] <= now_s:
                     leaving.popleft()
                 # Work that is done together with waiting work is cheaper.
-                work_s = next(self.draws) * (batched_s + extra_s / (1 + len(leaving))) * stretch
+                share = (1 + len(leaving)) ** -self.centre.power
+                work_s = next(self.draws) * (batched_s + extra_s * share) * stretch
                 left_s, failed = queue.serve(now_s, work_s)
+                if not failed:
+                    left_s -= (1 - self.centre.counted) * work_s
                 self.work_s += work_s
             done_s, lost = max(done_s, left_s), lost or failed
         return done_s, lost
 
 
 class _Crowd:
-    """How much longer work takes because the threads of a host share its cores."""
+    """How much longer work takes because the threads of a host share its cores; of a group, each host has its share."""
 
-    def __init__(self, stations: Sequence[_Station], cores: float, in_flight: int) -> None:
-        self.stations, self.cores, self.stretch = stations, cores, 1.0
+    def __init__(self, stations: Sequence[_Station], cores: float, copies: int, in_flight: int) -> None:
+        self.stations, self.cores, self.copies, self.stretch = stations, cores, copies, 1.0
         legs = max(1.0, *(one.centre.visits for one in stations))
-        self.threads = min(sum(one.centre.queues for one in stations), math.ceil(in_flight * legs))
+        threads = math.ceil(sum(one.centre.queues for one in stations) / copies)
+        self.threads = min(threads, math.ceil(in_flight * legs))
 
     def update(self, length_s: float) -> None:
         """Follow the work of the time since the last update."""
-        busy = sum(min(one.work_s / length_s, one.centre.queues) for one in self.stations)
+        busy = sum(min(one.work_s / length_s, one.centre.queues) for one in self.stations) / self.copies
         for one in self.stations:
             one.work_s = 0.0
         wanted = float(
@@ -180,8 +185,9 @@ def simulate_passages(
     crowds: dict[str, _Crowd] = {}
     for host, cores in network.cores:
         mine = [one for one in stations if one.centre.host == host]
-        if mine and sum(one.centre.queues for one in mine) > cores:
-            crowds[host] = _Crowd(mine, cores, network.clients)
+        copies = dict(network.quotas).get(host, 1)
+        if mine and sum(one.centre.queues for one in mine) > cores * copies:
+            crowds[host] = _Crowd(mine, cores, copies, network.clients)
     outside = [(one, crowds.get(one.centre.host)) for one in stations if not one.centre.inside]
     inside = [(one, crowds.get(one.centre.host)) for one in stations if one.centre.inside]
     free = [0.0] * min(network.clients, count)

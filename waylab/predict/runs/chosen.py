@@ -28,6 +28,8 @@ _GAUSSIAN_PROCESS = "gaussian-process"
 _QUANTILE_BEFORE, _WEIGHT_BEFORE = 1.645, 5.0
 _ERROR_BEFORE = 0.1
 _BEYOND = 1.5
+# Inner configurations beyond the rest, with which the errors beyond can be told from the others.
+_PAIRS_MIN = 3
 # Utilisation below which all trials are idle, and share of the largest throughput that is as much.
 _IDLE, _SATURATED = 0.35, 0.93
 _STEEPNESS = 2.0
@@ -84,20 +86,29 @@ class FittedChosen:
         return max(weights, key=lambda name: weights[name])
 
     def weights(self, *, interpolates: bool) -> dict[str, float]:
-        """Weights of the models. A Gaussian process knows no bottleneck, so that it takes no part beyond the trials."""
+        """Weights of the models, by their errors at inner configurations of the same kind.
+
+        A Gaussian process knows no bottleneck, so that it takes no part beyond the trials.
+        """
         names = [LAYERED, CHAIN, *([_GAUSSIAN_PROCESS] if interpolates else [])]
         usable = [name for name in names if name in self.fits.fitted]
         shares = {}
+        pairs = self._alike(extrapolates=not interpolates)
         for name in usable:
-            errors = [abs(one.errors(name)["throughput"]) for one in self.pairs if name in one.predicted]
+            errors = [abs(one.errors(name)["throughput"]) for one in pairs if name in one.predicted]
             # A model that refused some of the configurations was judged on easier ones.
-            if errors and len(errors) >= 0.5 * len(self.pairs):
+            if errors and len(errors) >= 0.5 * len(pairs):
                 shares[name] = max(sum(errors) / len(errors), 1e-3) ** -_STEEPNESS
         if not shares:
             return {usable[0]: 1.0} if usable else {next(iter(self.fits.fitted)): 1.0}
         total = sum(shares.values())
         kept = {name: share / total for name, share in shares.items() if share > _NEGLIGIBLE * total}
         return {name: share / sum(kept.values()) for name, share in kept.items()}
+
+    def _alike(self, *, extrapolates: bool) -> list[InnerPair]:
+        """The inner configurations that say how well models extrapolate; all of them, if those are few."""
+        beyond = [one for one in self.pairs if one.extrapolates]
+        return beyond if extrapolates and len(beyond) >= _PAIRS_MIN else list(self.pairs)
 
     def predict(self, settings: ModelSettings, trials: int = 1) -> ModelPrediction:
         """The blend of all that can predict the settings. The interval is that of the mean of so many trials.
@@ -118,15 +129,17 @@ class FittedChosen:
         if reason:
             return {}, dict.fromkeys((CHOSEN, *self.fits.fitted), reason)
         found, reasons = self.fits.predict(settings)
-        chosen = self._blend(found, settings)
+        chosen = self._blend(found, self.domain.beyond(settings))
         if chosen is None:
             reasons[CHOSEN] = reasons.get(LAYERED) or "; ".join(sorted(set(reasons.values())))
         else:
             found = {CHOSEN: chosen, **found}
         return {name: self._with_intervals(name, one, trials) for name, one in found.items()}, reasons
 
-    def _blend(self, found: Mapping[str, ModelPrediction], settings: ModelSettings) -> ModelPrediction | None:
-        weights = self.weights(interpolates=not self.domain.beyond(settings))
+    def _blend(
+        self, found: Mapping[str, ModelPrediction], extrapolates: tuple[str, ...]
+    ) -> ModelPrediction | None:
+        weights = self.weights(interpolates=not extrapolates)
         used = {name: weight for name, weight in weights.items() if name in found}
         if not used:
             return None
@@ -151,7 +164,7 @@ class FittedChosen:
                 operation: {share: ratio * value for share, value in values.items()}
                 for operation, values in head.percentiles_s.items()
             },
-            extrapolates=self.domain.beyond(settings),
+            extrapolates=extrapolates,
         )
 
     def _with_intervals(self, name: str, one: ModelPrediction, trials: int) -> ModelPrediction:
@@ -160,11 +173,28 @@ class FittedChosen:
         def around(value: float, half: float) -> Estimate:
             return Estimate(value, value * math.exp(-half), value * math.exp(half))
 
+        p95_s = _p95(one.percentiles_s)
         return replace(
             one,
             throughput_per_s=around(one.throughput_per_s.value, halves["throughput"]),
             response_s=around(one.response_s.value, halves["response"]),
+            p95_s=around(p95_s, self._p95_half(name, one, halves["response"])) if p95_s else None,
         )
+
+    def _p95_half(self, name: str, one: ModelPrediction, at_least: float) -> float:
+        """The same for the 95th percentile: it is a multiple of the mean, and at least as uncertain."""
+        scores = []
+        pairs = self._alike(extrapolates=bool(one.extrapolates))
+        for pair in pairs:
+            predicted = self._inner(name, pair)
+            ours, theirs = (
+                _p95(predicted.percentiles_s) if predicted else None,
+                _p95(pair.measured.percentiles_s),
+            )
+            if ours and theirs:
+                scores.append(abs(math.log(ours / theirs)))
+        beyond = _BEYOND if one.extrapolates and len(pairs) == len(self.pairs) else 1.0
+        return max(at_least, beyond * _quantile(scores, _ERROR_BEFORE))
 
     @property
     def widening(self) -> float:
@@ -192,9 +222,12 @@ class FittedChosen:
         """Half the widths of the 90 % intervals of ln X and ln R: conformal, from errors inside the calibration set."""
         found = {}
         between = self.trial_spread
+        pairs = self._alike(extrapolates=bool(one.extrapolates))
+        # Errors beyond the rest need no factor.
+        beyond = _BEYOND if one.extrapolates and len(pairs) == len(self.pairs) else 1.0
         for place, quantity in enumerate(("throughput", "response")):
             scores, counts = [], []
-            for pair in self.pairs:
+            for pair in pairs:
                 predicted = self._inner(name, pair)
                 if predicted is None:
                     continue
@@ -215,7 +248,6 @@ class FittedChosen:
                 spread = _of_mean(one.uncertainty[place], between, trials)
                 found[quantity] = spread * _quantile(scores, _QUANTILE_BEFORE)
                 continue
-            beyond = _BEYOND if one.extrapolates else 1.0
             # The errors are those of means of several trials.
             more = 1 / trials - 1 / (sum(counts) / len(counts)) if counts else 0.0
             found[quantity] = math.hypot(
@@ -226,7 +258,7 @@ class FittedChosen:
 
     def _inner(self, name: str, pair: InnerPair) -> ModelPrediction | None:
         if name == CHOSEN:
-            return self._blend(pair.predicted, pair.measured.settings)
+            return self._blend(pair.predicted, ("held out",) if pair.extrapolates else ())
         return pair.predicted.get(name)
 
 
@@ -257,6 +289,10 @@ def one_sided(layered: FittedLayered, observations: Sequence[TrialObservation]) 
 def _of_mean(spread: float, between: float, trials: int) -> float:
     """Standard deviation for the mean of several trials, from that for one trial and that between trials."""
     return math.sqrt(max(spread**2 - between**2 * (1 - 1 / trials), (0.3 * spread) ** 2))
+
+
+def _p95(percentiles_s: Mapping[str, Mapping[str, float]]) -> float | None:
+    return percentiles_s.get("all", {}).get("95")
 
 
 def _value(one: ModelPrediction, quantity: str) -> float:

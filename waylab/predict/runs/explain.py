@@ -7,7 +7,9 @@ import numpy as np
 
 from waylab.fit.interface import Estimate, ModelPrediction, RefusedFitError
 from waylab.fit.layered import FittedLayered
+from waylab.fit.layered.network import ENDLESS
 from waylab.fit.observations import ModelSettings, TrialObservation
+from waylab.fit.observations.hosts import MACHINE, link_name
 from waylab.predict.runs.chosen import FittedChosen
 
 _DRAWS = 200
@@ -19,6 +21,7 @@ _PARTS = {
     "proxies": "proxy",
     "loops": "event loop",
     "slots": "worker",
+    "readers": "reader for each server",
     "servers": "server",
     "services": "service",
 }
@@ -91,7 +94,8 @@ def _parts(layered: FittedLayered, settings: ModelSettings, mean_s: float) -> li
     rate, response_s = float(found.throughput_per_s[0]), float(found.response_s[0])
     waiting_s = float(found.waiting[0]) / rate
     times = {
-        one.name: one.fan * float(found.present[0, place]) / rate for place, one in enumerate(network.centres)
+        one.name: one.fan * float(found.present[0, place]) / rate - (1 - one.counted) * found.cpu_s[0, place]
+        for place, one in enumerate(network.centres)
     }
     if waiting_s:
         times["waiting for a slot"] = waiting_s
@@ -108,12 +112,12 @@ def _limits(layered: FittedLayered, settings: ModelSettings) -> list[PartLimit]:
     found = [
         PartLimit(one.name, one.queues / time_s)
         for one, time_s in zip(network.centres, work_s, strict=True)
-        if time_s > 0
+        if time_s > 0 and one.queues < ENDLESS
     ]
-    for host, cores in network.cores:
+    for host, _ in network.cores:
         total_s = sum(time_s for one, time_s in zip(network.centres, work_s, strict=True) if one.host == host)
         if total_s > 0:
-            found.append(PartLimit(f"CPU of {host}", cores / total_s))
+            found.append(PartLimit(f"CPU of {host}", network.cores_of(host) / total_s))
     return sorted(found, key=lambda one: one.throughput_per_s)
 
 
@@ -147,14 +151,34 @@ def _gains(layered: FittedLayered, settings: ModelSettings) -> list[Gain]:
                         _ratio(after.response_s / before.response_s),
                     )
                 )
-    machines = tuple((host, cores + 1) for host, cores in settings.cores)
-    if machines:
-        after = layered.draws(replace(settings, cores=machines), _DRAWS)
-        title = "one more core" if len(machines) == 1 else "one more core on every host"
+    for title, bigger in _bigger_hosts(settings):
+        after = layered.draws(bigger, _DRAWS)
         rates, times = after.throughput_per_s / before.throughput_per_s, after.response_s / before.response_s
         found.append(Gain(title, _ratio(rates), _ratio(times)))
     key = (lambda one: one.response.value) if settings.rate_per_s else (lambda one: -one.throughput.value)
     return sorted(found, key=key)
+
+
+def _bigger_hosts(settings: ModelSettings) -> list[tuple[str, ModelSettings]]:
+    """Changes of the cores and links of one group of hosts each.
+
+    An emulated host may have a share of a core, so that a whole one more would be another machine.
+    """
+    found = []
+    used = {group for _, group in settings.hosts}
+    for group, cores in settings.cores:
+        if group in used:
+            title, more = (
+                ("one more core", cores + 1)
+                if group == MACHINE
+                else (f"twice the cores of {group}", 2 * cores)
+            )
+            machines = tuple((name, more if name == group else number) for name, number in settings.cores)
+            found.append((title, replace(settings, cores=machines)))
+    for faster in settings.links:
+        links = tuple((*one[:2], 2 * one[2] if one == faster else one[2]) for one in settings.links)
+        found.append((f"twice the rate of the {link_name(*faster[:2])}", replace(settings, links=links)))
+    return found
 
 
 def _ratio(values: np.ndarray) -> Estimate:

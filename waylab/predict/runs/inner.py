@@ -4,14 +4,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from waylab.fit.interface import FittedModel, ModelPrediction, RefusedFitError, RunModel
+from waylab.fit.interface import FittedModel, ModelPrediction, RefusedFitError, RunModel, domain_of_runs
 from waylab.fit.layered import FittedLayered, LayeredModel
 from waylab.fit.observations import ModelSettings, TrialObservation, pooled
 from waylab.fit.observations.settings import NUMERIC
 from waylab.models import ModelError
 
 _SINGLE_MAX = 8
-_LEVELS_MIN = 3
 QUANTITIES = ("throughput", "response")
 
 
@@ -77,18 +76,18 @@ def inner_pairs(
     groups: list[set[ModelSettings]] = [{one} for one in _spaced(known, _SINGLE_MAX)]
     for name in NUMERIC:
         levels = sorted({getattr(one, name) for one in known})
-        if len(levels) >= _LEVELS_MIN:
-            groups.append({one for one in known if getattr(one, name) == levels[-1]})
+        ends = (levels[-1], levels[0])[: max(0, len(levels) - 1)]
+        groups += [{one for one in known if getattr(one, name) == level} for level in ends]
     found = []
     for done, held in enumerate(groups):
         report(done, len(groups))
         rest = [one for one in observations if one.settings not in held]
         if len({one.settings for one in rest}) < 2:
             continue
-        fits = fit_all(models, rest, start)
+        fits, domain = fit_all(models, rest, start), domain_of_runs(rest)
         for one in pooled([one for one in observations if one.settings in held]):
             predicted, _ = fits.predict(one.settings)
-            found.append(InnerPair(one, predicted, len(held) > 1))
+            found.append(InnerPair(one, predicted, bool(domain.beyond(one.settings))))
     return found
 
 

@@ -6,12 +6,11 @@ from statistics import median
 
 import numpy as np
 
-from waylab.errors import LabError
-from waylab.fit.interface import ModelPrediction
+from waylab.fit.interface import ModelPrediction, RefusedFitError
 from waylab.fit.observations import TrialObservation, pooled, usable
 from waylab.predict.runs.chosen import CHOSEN, FittedChosen, fit_runs
+from waylab.predict.runs.splits import SPECIFICATION, RunHoldOut, run_hold_outs
 
-CALIBRATION, HELD_OUT = "calibration", "held-out"
 INTERPOLATION, EXTRAPOLATION = "interpolation", "extrapolation"
 
 
@@ -23,6 +22,9 @@ class JudgedConfiguration:
     model: str
     predicted: ModelPrediction | None
     refused: str = ""
+    split: str = SPECIFICATION
+    # What was held out, for example "servers = 5"; empty if the specification names it.
+    held_out: str = ""
 
     @property
     def part(self) -> str:
@@ -32,14 +34,14 @@ class JudgedConfiguration:
     def as_row(self) -> dict[str, object]:
         """The object of `--json`, with the names of the objects of tables."""
         found, seen = self.predicted, self.measured
-        p95 = found.percentiles_s.get("all", {}).get("95") if found else None
+        p95 = found.p95_s if found else None
         return {
             "dataset": seen.run,
             "experiment": seen.configuration,
             "settings": seen.settings.as_dict(),
             "model": self.model,
-            "split": "specification",
-            "held_out": self.part,
+            "split": self.split,
+            "held_out": self.held_out or self.part,
             "extrapolates": list(found.extrapolates) if found else [],
             "trials": seen.trials,
             "throughput_measured_per_s": seen.throughput_per_s,
@@ -51,8 +53,8 @@ class JudgedConfiguration:
             "response_mean_predicted_s": found.response_s.value if found else None,
             "response_mean_interval_s": [found.response_s.low, found.response_s.high] if found else None,
             "response_p95_measured_s": seen.percentiles_s.get("all", {}).get("95"),
-            "response_p95_predicted_s": p95,
-            "response_p95_interval_s": None,
+            "response_p95_predicted_s": p95.value if p95 else None,
+            "response_p95_interval_s": [p95.low, p95.high] if p95 else None,
             "bottleneck": found.bottleneck or None if found else None,
             "refused": self.refused or None,
         }
@@ -67,49 +69,65 @@ class RunScore:
     configurations: int
     throughput: tuple[float, float]
     response: tuple[float, float]
-    p95: float | None
+    p95: tuple[float, float] | None
     throughput_coverage: float
     response_coverage: float
-
-
-def split_by_role(
-    observations: Sequence[TrialObservation],
-) -> tuple[list[TrialObservation], list[TrialObservation]]:
-    """Trials for calibration and held-out ones, as the specification names them.
-
-    Raises:
-        LabError: when it names none.
-    """
-    known = [one for one in observations if one.role == CALIBRATION]
-    held = [one for one in observations if one.role == HELD_OUT]
-    if not known or not held:
-        raise LabError(
-            f"the specification {'holds out no configuration' if known or not held else 'has none for calibration'}: "
-            "name them in [predict] before there is data, for example held_out = [{ clients = 64 }]"
-        )
-    return known, held
+    p95_coverage: float | None
 
 
 def judge_runs(
-    observations: Sequence[TrialObservation], report: Callable[[int, int], None] = lambda done, total: None
-) -> tuple[FittedChosen, list[JudgedConfiguration]]:
-    """Fit to the calibration trials and predict the held-out configurations.
+    observations: Sequence[TrialObservation],
+    report: Callable[[int, int], None] = lambda done, total: None,
+    split: str | None = None,
+) -> tuple[list[FittedChosen], list[JudgedConfiguration]]:
+    """Fit to the calibration trials and predict the held-out ones, for each hold-out of a split.
 
     Raises:
-        LabError: when nothing is held out, or no model can be fitted.
+        LabError: when nothing is held out, or no model can be fitted for the hold-out of the specification.
     """
-    known, held = split_by_role(usable(observations))
-    fitted = fit_runs(known, [one.settings for one in held], report)
+    fits: list[FittedChosen] = []
+    judged: list[JudgedConfiguration] = []
+    hold_outs = run_hold_outs(usable(observations), split)
+    for place, one in enumerate(hold_outs):
+
+        def of_all(done: int, total: int, place: int = place) -> None:
+            report(place * total + done, len(hold_outs) * total)
+
+        try:
+            fitted = fit_runs(one.known, [trial.settings for trial in one.held], of_all)
+        except RefusedFitError as error:
+            if split is None:
+                raise
+            judged += [_judged(trial, CHOSEN, None, one, split, str(error)) for trial in pooled(one.held)]
+            continue
+        fits.append(fitted)
+        judged += _predicted(fitted, one, split or SPECIFICATION)
+    return fits, judged
+
+
+def _predicted(fitted: FittedChosen, hold_out: RunHoldOut, split: str) -> list[JudgedConfiguration]:
     judged = []
-    for one in pooled(held):
+    for one in pooled(hold_out.held):
         found, reasons = fitted.predict_all(one.settings, one.trials)
-        judged += [JudgedConfiguration(one, name, prediction) for name, prediction in found.items()]
+        judged += [_judged(one, name, prediction, hold_out, split) for name, prediction in found.items()]
         judged += [
-            JudgedConfiguration(one, name, None, reason)
+            _judged(one, name, None, hold_out, split, reason)
             for name, reason in reasons.items()
             if name not in found
         ]
-    return fitted, judged
+    return judged
+
+
+def _judged(
+    one: TrialObservation,
+    model: str,
+    found: ModelPrediction | None,
+    hold_out: RunHoldOut,
+    split: str,
+    refused: str = "",
+) -> JudgedConfiguration:
+    name = f"{hold_out.factor} {hold_out.level}" if hold_out.factor else ""
+    return JudgedConfiguration(one, model, found, refused, split, name)
 
 
 def run_scores(judged: Sequence[JudgedConfiguration]) -> list[RunScore]:
@@ -126,7 +144,7 @@ def run_scores(judged: Sequence[JudgedConfiguration]) -> list[RunScore]:
 
 def _score(part: str, model: str, group: Sequence[JudgedConfiguration]) -> RunScore:
     rates, times, p95 = [], [], []
-    rates_held, times_held = [], []
+    rates_held, times_held, p95_held = [], [], []
     for one in group:
         found, seen = one.predicted, one.measured
         assert found is not None
@@ -134,16 +152,18 @@ def _score(part: str, model: str, group: Sequence[JudgedConfiguration]) -> RunSc
         times.append(abs(found.response_s.value / seen.response_s - 1))
         rates_held.append(bool(found.throughput_per_s.contains(seen.throughput_per_s)))
         times_held.append(bool(found.response_s.contains(seen.response_s)))
-        ours, theirs = (parts.get("all", {}).get("95") for parts in (found.percentiles_s, seen.percentiles_s))
-        if ours and theirs:
-            p95.append(abs(ours / theirs - 1))
+        measured_s = seen.percentiles_s.get("all", {}).get("95")
+        if found.p95_s and measured_s:
+            p95.append(abs(found.p95_s.value / measured_s - 1))
+            p95_held.append(bool(found.p95_s.contains(measured_s)))
     return RunScore(
         part,
         model,
         len(group),
         (median(rates), float(np.quantile(rates, 0.9))),
         (median(times), float(np.quantile(times, 0.9))),
-        median(p95) if p95 else None,
+        (median(p95), float(np.quantile(p95, 0.9))) if p95 else None,
         sum(rates_held) / len(rates_held),
         sum(times_held) / len(times_held),
+        sum(p95_held) / len(p95_held) if p95_held else None,
     )
