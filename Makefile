@@ -1,6 +1,6 @@
 # The front door. Every target does its own set-up; a fresh clone needs Rust, Python 3.11 or newer and a C compiler.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-messages smoke test fuzz lint features dependencies advisories bench bench-load bench-proxy bench-messages bench-models calibrate pictures studies build clean
+.PHONY: help demo demo-messages smoke test fuzz lint features dependencies advisories bench bench-load bench-proxy bench-messages bench-models calibrate pictures studies site build clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -33,7 +33,7 @@ test: build $(READY) ## Every test of both halves
 fuzz: ## Fuzz the parsers, configuration files, the control socket and whole sessions, FUZZ_SECONDS=60 each (0: only the kept inputs)
 	fuzz/run $(FUZZ_SECONDS)
 
-lint: $(READY) features dependencies ## Formatting, lints, types and dependencies; every warning is an error
+lint: $(READY) features dependencies site ## Formatting, lints, types, dependencies and the site; every warning is an error
 	cargo fmt --check
 	cargo fmt --check --manifest-path fuzz/Cargo.toml
 	cargo clippy --workspace --all-targets --locked -- -D warnings
@@ -85,6 +85,9 @@ pictures: $(READY) ## Draw the pictures of the pages, light and dark; RUN=result
 studies: build $(READY) ## Measure the published studies and write docs/field-results again, STUDIES="c18 d15" (2.5 hours, as root)
 	$(VENV)/bin/waylab study --quick --document docs/field-results $(STUDIES:%=experiments/studies/%.toml)
 
+site: $(READY) ## Build the documentation site, target/site/index.html, which works without a server; a dead link is an error
+	$(VENV)/bin/python docs/site/build_site.py
+
 build: ## The program waystage, optimised
 	cargo build --release --locked
 
@@ -102,7 +105,7 @@ $(CARGO_MACHETE):
 $(READY): pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "waylab needs Python 3.11 or newer; this is " + sys.version.split()[0] + " (set PYTHON=)")'
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[dev]'
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[dev,site]'
 	touch $@
 
 clean: ## Remove what was built (results stay)
