@@ -1,5 +1,8 @@
 """The pages for new users: every command runs, and prints what the page shows."""
 
+import tempfile
+from pathlib import Path
+
 import pytest
 from console import Session, Step, pattern, steps
 from programs import ROOT
@@ -8,15 +11,18 @@ PAGES = ["operator", "performance-engineer", "developer", "lecturer"]
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_the_commands_of_a_page_print_what_it_shows(name, tmp_path):
+def test_the_commands_of_a_page_print_what_it_shows(name):
     found = steps((ROOT / f"docs/start/{name}.md").read_text())
     assert len(found) >= 4
-    session = Session(tmp_path)
-    try:
-        for step in found:
-            session.run(step)
-    finally:
-        session.close()
+    # The user that PostgreSQL runs as must be able to enter the folder, which pytest's own does not allow.
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        session = Session(Path(folder))
+        try:
+            for step in found:
+                session.run(step)
+        finally:
+            session.close()
 
 
 def test_a_page_that_shows_something_else_fails(tmp_path):
