@@ -18,7 +18,14 @@ CONFIGURATION = Path("docs/site/mkdocs.yml")
 PAGES = "site-pages"
 FILES = ("site.css", "iframe-worker.js", "iframe-worker.LICENSE")
 # Pages outside docs/; in the site they are in the folder `project`.
-ROOT_PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
+ROOT_PAGES = (
+    "README.md",
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "SECURITY.md",
+    "CODE_OF_CONDUCT.md",
+)
 # Files that a browser shows or that a reader downloads; everything else is copied as text.
 ASSETS = {".svg", ".png", ".json"}
 
