@@ -1,6 +1,6 @@
 # The front door. Every target does its own set-up; a fresh clone needs Rust, Python 3.11 or newer and a C compiler.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-messages smoke test fuzz lint features dependencies advisories bench bench-load bench-proxy bench-messages bench-models calibrate pictures studies site build clean
+.PHONY: help demo demo-messages smoke test fuzz lint features dependencies advisories bench bench-load bench-proxy bench-messages bench-models calibrate pictures studies site build dist release clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -8,6 +8,7 @@ READY := $(VENV)/.ready
 FUZZ_SECONDS ?= 60
 STUDIES ?= c18 b16 a16 d15
 WAYSTAGE := target/release/waystage
+DIST := target/dist
 # Rust programs that only lint needs, built without optimisation: building is what takes time, not running.
 TOOLS := .tools
 CARGO_DENY := $(TOOLS)/cargo-deny-0.20.2/bin/cargo-deny
@@ -90,6 +91,22 @@ site: $(READY) ## Build the documentation site, target/site/index.html, which wo
 
 build: ## The program waystage, optimised
 	cargo build --release --locked
+
+# The binary with the proxy alone is built first, because both have the same name. Cargo compiles their libraries once.
+dist: $(READY) ## Build the packages into target/dist: a wheel, two Debian packages and a bill of materials
+	rm -rf $(DIST)
+	mkdir -p $(DIST)
+	cargo build --release --locked --package waystage --no-default-features --features proxy
+	cp $(WAYSTAGE) $(DIST)/waystage-proxy-only
+	cargo build --release --locked
+	$(VENV)/bin/python packaging/wheel.py $(WAYSTAGE) $(DIST)
+	$(VENV)/bin/python packaging/debian.py $(WAYSTAGE) $(DIST)/waystage-proxy-only $(DIST)
+	$(VENV)/bin/python packaging/sbom.py $(DIST)/waystage-sbom.cdx.json
+	rm $(DIST)/waystage-proxy-only
+
+release: dist ## The packages with their checksums, after every test of them; publishes nothing
+	cd $(DIST) && sha256sum *.whl *.deb *.json > SHA256SUMS && sha256sum --check --quiet SHA256SUMS
+	WAYSTAGE_DIST=$(abspath $(DIST)) $(VENV)/bin/python -m pytest tests/test_packages.py
 
 # A peer of bench-models only. LINE pins other versions of our packages, so it has an environment of its own.
 $(LINE):

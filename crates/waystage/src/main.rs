@@ -7,10 +7,12 @@
 mod activation;
 #[cfg(feature = "cache")]
 mod cache_command;
+mod health_command;
 #[cfg(feature = "load")]
 mod load_command;
 #[cfg(feature = "messages")]
 mod messages_command;
+mod packaging_command;
 #[cfg(feature = "proxy")]
 mod proxy_command;
 #[cfg(any(feature = "proxy", feature = "load", feature = "cache", feature = "messages"))]
@@ -26,7 +28,7 @@ mod transport_arguments;
 mod variates_command;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
 /// A command that depends on a feature: its name, the feature, and whether this binary has it.
@@ -72,6 +74,13 @@ enum Command {
     /// Simulate a queueing network described in a file, with confidence intervals.
     #[cfg(feature = "simulate")]
     Simulate(simulate_command::SimulateArguments),
+    /// Ask a running proxy or message service whether it is ready.
+    Health(health_command::HealthArguments),
+    /// Print a script that completes commands and flags in a shell.
+    Completions(packaging_command::CompletionsArguments),
+    /// Write manual pages to a directory, for packages.
+    #[command(hide = true)]
+    Manual(packaging_command::ManualArguments),
 }
 
 fn main() -> ExitCode {
@@ -93,6 +102,9 @@ fn main() -> ExitCode {
         Command::Records(arguments) => records_command::run(&arguments),
         #[cfg(feature = "simulate")]
         Command::Simulate(arguments) => simulate_command::run(&arguments),
+        Command::Health(arguments) => health_command::run(&arguments),
+        Command::Completions(arguments) => Ok(packaging_command::print_completions(&arguments, Arguments::command())),
+        Command::Manual(arguments) => packaging_command::write_manual(&arguments, Arguments::command()),
     };
     match outcome {
         Ok(code) => code,
