@@ -1,6 +1,6 @@
 # The front door. Every target does its own set-up; a fresh clone needs Rust, Python 3.11 or newer and a C compiler.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-messages smoke test fuzz lint features dependencies advisories bench bench-load bench-proxy bench-messages bench-models calibrate pictures studies build clean
+.PHONY: help demo demo-messages smoke test fuzz lint features dependencies advisories bench bench-load bench-proxy bench-messages bench-models calibrate pictures studies site build dist release clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -10,6 +10,7 @@ STUDIES ?= c18 b16 a16 d15
 WAYSTAGE := target/release/waystage
 BENCH_WORKLOADS ?= get pipeline multi-get-10 multi-get-50 set clients-1 clients-1000 get-4k get-128k get-512k
 BENCH_FEATURES ?= slow-requests rate-limit allowed-commands replicas-3 per-backend-32 shared-32
+DIST := target/dist
 # Rust programs that only lint needs, built without optimisation: building is what takes time, not running.
 TOOLS := .tools
 CARGO_DENY := $(TOOLS)/cargo-deny-0.20.2/bin/cargo-deny
@@ -35,7 +36,7 @@ test: build $(READY) ## Every test of both halves
 fuzz: ## Fuzz the parsers, configuration files, the control socket and whole sessions, FUZZ_SECONDS=60 each (0: only the kept inputs)
 	fuzz/run $(FUZZ_SECONDS)
 
-lint: $(READY) features dependencies ## Formatting, lints, types and dependencies; every warning is an error
+lint: $(READY) features dependencies site ## Formatting, lints, types, dependencies and the site; every warning is an error
 	cargo fmt --check
 	cargo fmt --check --manifest-path fuzz/Cargo.toml
 	cargo clippy --workspace --all-targets --locked -- -D warnings
@@ -88,8 +89,27 @@ pictures: $(READY) ## Draw the pictures of the pages, light and dark; RUN=result
 studies: build $(READY) ## Measure the published studies and write docs/field-results again, STUDIES="c18 d15" (2.5 hours, as root)
 	$(VENV)/bin/waylab study --quick --document docs/field-results $(STUDIES:%=experiments/studies/%.toml)
 
+site: $(READY) ## Build the documentation site, target/site/index.html, which works without a server; a dead link is an error
+	$(VENV)/bin/python docs/site/build_site.py
+
 build: ## The program waystage, optimised
 	cargo build --release --locked
+
+# The binary with the proxy alone is built first, because both have the same name. Cargo compiles their libraries once.
+dist: $(READY) ## Build the packages into target/dist: a wheel, two Debian packages and a bill of materials
+	rm -rf $(DIST)
+	mkdir -p $(DIST)
+	cargo build --release --locked --package waystage --no-default-features --features proxy
+	cp $(WAYSTAGE) $(DIST)/waystage-proxy-only
+	cargo build --release --locked
+	$(VENV)/bin/python packaging/wheel.py $(WAYSTAGE) $(DIST)
+	$(VENV)/bin/python packaging/debian.py $(WAYSTAGE) $(DIST)/waystage-proxy-only $(DIST)
+	$(VENV)/bin/python packaging/sbom.py $(DIST)/waystage-sbom.cdx.json
+	rm $(DIST)/waystage-proxy-only
+
+release: dist ## The packages with their checksums, after every test of them; publishes nothing
+	cd $(DIST) && sha256sum *.whl *.deb *.json > SHA256SUMS && sha256sum --check --quiet SHA256SUMS
+	WAYSTAGE_DIST=$(abspath $(DIST)) $(VENV)/bin/python -m pytest tests/test_packages.py
 
 # A peer of bench-models only. LINE pins other versions of our packages, so it has an environment of its own.
 $(LINE):
@@ -105,7 +125,7 @@ $(CARGO_MACHETE):
 $(READY): pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "waylab needs Python 3.11 or newer; this is " + sys.version.split()[0] + " (set PYTHON=)")'
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[dev]'
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c requirements.lock -e '.[dev,site]'
 	touch $@
 
 clean: ## Remove what was built (results stay)

@@ -6,6 +6,7 @@ Both the testbed and the models start it. This module does not depend on the lab
 import os
 import shutil
 import stat
+import sysconfig
 from pathlib import Path
 
 from waylab.errors import LabError
@@ -15,7 +16,7 @@ _BUILT = Path("target") / "release" / "waystage"
 
 
 def find_waystage() -> Path:
-    """Find `waystage`: in the variable WAYSTAGE_BIN, then built beside this package, on PATH, built in this folder.
+    """Find `waystage`: named by WAYSTAGE_BIN, built beside this package, installed with it, on PATH, built here.
 
     The current folder comes last, because an untrusted user may have prepared it.
     """
@@ -27,14 +28,17 @@ def find_waystage() -> Path:
             )
         return Path(given).resolve()
     beside = _PACKAGE.parent / _BUILT
+    # The wheel installs it there; an environment that is not activated is not on PATH.
+    installed = Path(sysconfig.get_path("scripts")) / "waystage"
     on_path = shutil.which("waystage")
     here = Path.cwd() / _BUILT
-    for candidate in (beside, Path(on_path) if on_path else None, here):
+    for candidate in (beside, installed, Path(on_path) if on_path else None, here):
         if candidate and is_program(candidate):
             require_trusted(candidate)
             return candidate.resolve()
     raise LabError(
-        f"waystage: not found; run `make build` or set WAYSTAGE_BIN (searched: {beside}, PATH, {here})"
+        "waystage: not found; run `make build` or set WAYSTAGE_BIN "
+        f"(searched: {beside}, {installed.parent}, PATH, {here})"
     )
 
 

@@ -1,4 +1,4 @@
-"""Tests that the example of docs/messages.md runs, and that its table has every problem type."""
+"""Tests that the examples of the pages about messages run, and that docs/messages.md has every problem type."""
 
 import re
 
@@ -20,6 +20,14 @@ def test_the_example_runs(url, capsys):
         "alice b'\\x00\\xff'",
     ]
     assert float(lines[4]) >= 0 and lines[5:] == ["unknown-queue 404"]
+
+
+def test_the_consumer_of_the_migration_runs(url, capsys):
+    page = (ROOT / "docs/migration-from-pgmq-and-sqs.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert "http://127.0.0.1:8080" in example
+    exec(compile(example.replace("http://127.0.0.1:8080", url), "the consumer", "exec"), {})
+    assert capsys.readouterr().out == "1 b'two apples'\n"
 
 
 def test_every_problem_is_in_the_table():

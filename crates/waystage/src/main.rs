@@ -9,10 +9,12 @@ mod activation;
 mod cache_command;
 #[cfg(feature = "link")]
 mod link_command;
+mod health_command;
 #[cfg(feature = "load")]
 mod load_command;
 #[cfg(feature = "messages")]
 mod messages_command;
+mod packaging_command;
 #[cfg(feature = "proxy")]
 mod proxy_command;
 #[cfg(any(feature = "proxy", feature = "load", feature = "cache", feature = "messages"))]
@@ -28,7 +30,7 @@ mod transport_arguments;
 mod variates_command;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
 /// A command that depends on a feature: its name, the feature, and whether this binary has it.
@@ -79,6 +81,13 @@ enum Command {
     #[cfg(feature = "link")]
     #[command(hide = true)]
     Link(link_command::LinkArguments),
+    /// Ask a running proxy or message service whether it is ready.
+    Health(health_command::HealthArguments),
+    /// Print a script that completes commands and flags in a shell.
+    Completions(packaging_command::CompletionsArguments),
+    /// Write manual pages to a directory, for packages.
+    #[command(hide = true)]
+    Manual(packaging_command::ManualArguments),
 }
 
 fn main() -> ExitCode {
@@ -102,6 +111,9 @@ fn main() -> ExitCode {
         Command::Simulate(arguments) => simulate_command::run(&arguments),
         #[cfg(feature = "link")]
         Command::Link(arguments) => link_command::run(&arguments),
+        Command::Health(arguments) => health_command::run(&arguments),
+        Command::Completions(arguments) => Ok(packaging_command::print_completions(&arguments, Arguments::command())),
+        Command::Manual(arguments) => packaging_command::write_manual(&arguments, Arguments::command()),
     };
     match outcome {
         Ok(code) => code,
