@@ -7,9 +7,9 @@
 mod activation;
 #[cfg(feature = "cache")]
 mod cache_command;
+mod health_command;
 #[cfg(feature = "link")]
 mod link_command;
-mod health_command;
 #[cfg(feature = "load")]
 mod load_command;
 #[cfg(feature = "messages")]
