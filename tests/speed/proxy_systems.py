@@ -8,7 +8,7 @@ from pathlib import Path
 from programs import free_ports, twemproxy
 
 # Limits that no workload reaches, so that only deciding costs something.
-_RATE_LIMIT = "{ per-second = 100000000, burst = 100000000 }"
+_RATE_LIMIT = "{ per-second = 10000000, burst = 10000000 }"
 # What each feature adds to a proxy that has records of one request in 100: arguments, or lines of a configuration file.
 FEATURES: dict[str, tuple[tuple[str, ...], str]] = {
     "slow-requests": (("--slow-requests", "500ms"), ""),

@@ -186,7 +186,8 @@ fn each_in_lanes<'v, T: Sync>(
             .collect();
         drop(reports);
         reported.iter().for_each(note);
-        running.into_iter().fold(true, |all, lane| lane.join().unwrap_or_else(|panic| resume_unwind(panic)) && all)
+        // The scope waits for the lanes behind the first that has stopped.
+        running.into_iter().all(|lane| lane.join().unwrap_or_else(|panic| resume_unwind(panic)))
     })
 }
 
