@@ -95,7 +95,7 @@ site: $(READY) ## Build the documentation site, target/site/index.html, which wo
 build: ## The program waystage, optimised
 	cargo build --release --locked
 
-# The binary with the proxy alone is built first, because both have the same name. Cargo compiles their libraries once.
+# The binary with the proxy alone is built first, because both have the same name.
 dist: $(READY) ## Build the packages into target/dist: a wheel, two Debian packages and a bill of materials
 	rm -rf $(DIST)
 	mkdir -p $(DIST)
