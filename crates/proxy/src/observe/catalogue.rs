@@ -147,8 +147,11 @@ pub(crate) const COMMANDS_REFUSED: Definition = counter(
     &[],
     "Requests refused because the listener of the client does not allow their command",
 );
-pub(crate) const PARTS_FAILED: Definition =
-    counter("waystage_parts_failed_total", &[], "Multi-gets in which the part of one backend failed");
+pub(crate) const PARTS_FAILED: Definition = counter(
+    "waystage_parts_failed_total",
+    &[],
+    "Multi-gets, or groups of keys of long ones, in which the part of one backend failed",
+);
 pub(crate) const RECEIVED_BYTES: Definition =
     counter("waystage_received_bytes_total", &[], "Bytes of requests from clients");
 pub(crate) const REPLIED_BYTES: Definition =
