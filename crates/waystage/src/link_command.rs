@@ -23,8 +23,14 @@ pub(crate) struct LinkArguments {
     down: Direction,
 }
 
+/// Parses the settings of one direction. JSON has neither infinity nor nan.
 fn direction(json: &str) -> Result<Direction, String> {
-    serde_json::from_str(json).map_err(|error| error.to_string())
+    let found: Direction = serde_json::from_str(json).map_err(|error| error.to_string())?;
+    let least = found.delay_ms.min(found.rate_mbit).min(found.late_ms).min(found.loss);
+    if least < 0.0 || found.loss > 1.0 {
+        return Err("give numbers that are not below 0, and a loss of at most 1".into());
+    }
+    Ok(found)
 }
 
 /// Forwards frames until a signal ends the program or a device fails.
@@ -39,4 +45,21 @@ pub(crate) fn run(arguments: &LinkArguments) -> Result<ExitCode, String> {
     forward(&mut ways, &counters, &Clock::monotonic())
         .map(|never| match never {})
         .map_err(|error| format!("link: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_no_link_can_have_are_refused() {
+        let json = |delay: &str, loss: &str| {
+            format!(r#"{{"delay_ms":{delay},"rate_mbit":1,"queue_bytes":100,"loss":{loss},"late_ms":0.1}}"#)
+        };
+        assert!(direction(&json("2.5", "0.5")).is_ok());
+        for (delay, loss) in [("-1", "0"), ("0", "-0.1"), ("0", "1.5"), ("NaN", "0")] {
+            assert!(direction(&json(delay, loss)).is_err(), "{delay} {loss}");
+        }
+        assert!(direction("{}").is_err());
+    }
 }
