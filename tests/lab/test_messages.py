@@ -2,6 +2,8 @@
 
 import json
 import time
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -194,6 +196,21 @@ def test_the_log_of_pgbench_becomes_a_summary(tmp_path):
     assert found.cpu.share == pytest.approx(0.2, rel=0.05)
     measured = [second for second in found.seconds if second.measured]
     assert [second.requests for second in measured] == [1000, 1000]
+
+
+@pytest.mark.parametrize("time_scale, seconds", [(1.0, 4), (10.0, 10)])
+def test_pgbench_has_time_to_connect_before_the_window(tmp_path, time_scale, seconds):
+    """60 clients connect in 0.6 s, ten times longer at a time scale of 10; warm-up, window and 0.2 s follow."""
+    trial = make_plan(
+        Spec(
+            name="x",
+            system=System(kind="database"),
+            load=Load(clients=60, warm_up_s=1.0, test_time_s=2.0, operations="d15"),
+        )
+    ).trials[0]
+    slower = replace(trial, time_scale=time_scale)
+    command = pgbench.pgbench_command(Path("pgbench"), slower, "host=x", tmp_path / "scripts")
+    assert f"--time={seconds}" in command
 
 
 def run_of(tmp_path, text):
