@@ -71,7 +71,7 @@ impl Talk {
 }
 
 fn post(path: &str, headers: &str, body: &[u8], wanted: u16) -> Talk {
-    let head = format!("POST {path} HTTP/1.1\r\nhost: bench\r\n{headers}content-length: {}\r\n\r\n", body.len());
+    let head = format!("POST {path} HTTP/1.1\r\nhost: localhost\r\n{headers}content-length: {}\r\n\r\n", body.len());
     Talk::Http { request: [head.as_bytes(), body].concat(), wanted }
 }
 
