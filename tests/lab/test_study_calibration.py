@@ -34,14 +34,20 @@ CALIBRATED = STUDY.replace("[changes.load]", HOSTS + "[changes.load]")
 def searched(tmp_path, monkeypatch):
     """Search with a middleware whose throughput is a function of its cores; return the study and the shares tried."""
 
-    def search(throughput, measured=True):
-        study, tried = read_study(study_of(tmp_path, CALIBRATED)), []
+    def search(throughput, measured=True, narrowed=None):
+        """`narrowed` is the throughput of twenty trials: its mean and interval."""
+        study, tried, blocks = read_study(study_of(tmp_path, CALIBRATED)), [], [5]
 
         def read(path, folder, scale):
             cores = read_spec(path).testbed.hosts["middleware"].cores
-            return SimpleNamespace(cores=cores)
+            return SimpleNamespace(cores=cores, blocks=lambda: blocks[0])
+
+        def measure(experiment, more):
+            blocks[0] = more or 5
 
         def rate(experiment):
+            if blocks[0] == 20:
+                return narrowed
             tried.append(experiment.cores)
             found = throughput(experiment.cores)
             return found if found is None or isinstance(found, tuple) else (found, found, found)
@@ -49,7 +55,7 @@ def searched(tmp_path, monkeypatch):
         monkeypatch.setattr(calibration, "read_experiment", read)
         monkeypatch.setattr(calibration, "_throughput", rate)
         folder = tmp_path / "specs"
-        found = calibration.calibrate(study, folder, "full", (lambda one: None) if measured else None)
+        found = calibration.calibrate(study, folder, "full", measure if measured else None)
         return found, tried
 
     return search
@@ -72,13 +78,26 @@ def test_a_share_that_is_right_is_kept(searched):
 
 
 def test_a_throughput_in_the_interval_is_enough_but_a_wide_interval_is_not(searched):
-    found, tried = searched(lambda cores: (21_500, 19_800, 23_200))
-    assert tried == [0.5]
-    assert "21,500 requests/s (95 % interval 19,800 to 23,200)" in found.said
+    found, tried = searched(lambda cores: (20_500, 19_950, 21_100))
+    assert tried == [0.5] and cores_of(found.study)["first"] == 0.5
+    assert "20,500 requests/s (95 % interval 19,950 to 21,100)" in found.said
     with pytest.raises(LabError, match=r"\(10,000 to 40,000/s with 0\.5 cores, "):
         searched(lambda cores: (23_000, 10_000, 40_000))
     # Outside of its interval, 3 % decide.
     assert searched(lambda cores: (21_500 if cores == 0.5 else 20_400, 20_300, 21_600))[1] == [0.5, 0.4651]
+
+
+def test_a_wide_interval_is_narrowed_by_more_trials_whose_mean_corrects_the_share(searched):
+    wide, narrow = (21_500, 19_800, 23_200), (19_000, 18_600, 19_400)
+    found, tried = searched(lambda cores: wide, narrowed=narrow)
+    assert tried == [0.5] and cores_of(found.study)["second"] == 0.5263
+    assert "middleware has 0.5263 cores. With " in found.said
+    assert "and 0.5 cores it answers 19,000 requests/s (95 % interval 18,600 to 19,400)" in found.said
+
+
+def test_a_study_whose_calibration_was_stopped_is_not_calibrated(searched):
+    found, _ = searched(lambda cores: (21_500, 19_800, 23_200), measured=False)
+    assert found.missing and not found.said
 
 
 def test_a_throughput_that_cores_do_not_set_is_an_error(searched):

@@ -88,11 +88,11 @@ def _study(arguments: argparse.Namespace, study: Study, path: Path) -> int:
 
 
 def _calibration_run(
-    arguments: argparse.Namespace, folder: Path, log: Console, experiment: Experiment
+    arguments: argparse.Namespace, folder: Path, log: Console, experiment: Experiment, blocks: int | None
 ) -> None:
-    """Measure what is missing of a calibration."""
+    """Measure what is missing of a calibration, or more of it until it has this number of blocks."""
     log.print(f"[bold]{CALIBRATION}[/bold]: {escape(experiment.spec.question)}", soft_wrap=True)
-    _run_missing(arguments, experiment, missing_run(experiment, None, folder / _SPECS), folder, log)
+    _run_missing(arguments, experiment, missing_run(experiment, blocks, folder / _SPECS), folder, log)
 
 
 def _read(specs: dict[str, Path], folder: Path, scale: str) -> dict[str, Experiment]:
