@@ -60,6 +60,10 @@ fn a_single_lane_without_a_connection_makes_the_service_not_ready() {
     assert!(metric(&mut client, "waystage_messages_lane_connections{queue=\"keyed\"} 0"));
     assert!(metric(&mut client, "waystage_messages_lane_connections{queue=\"1\"} 1"));
     client.send("/v1/queues/q/messages", "the other lanes work");
+    let refused = client.ask_with("POST", "/v1/queues/q/messages", "Idempotency-Key: k", "x");
+    let text = refused.text();
+    assert!(refused.status == 503 && text.contains("urn:waystage:problem:database-down\""), "{text}");
+    assert!(text.contains("too many connections"), "{text}");
     database.run("ALTER ROLE narrow CONNECTION LIMIT -1");
     // No request needs the lane.
     ready_becomes(&mut client, 204);

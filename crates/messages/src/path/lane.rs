@@ -70,7 +70,11 @@ pub(crate) struct Lane {
 
 /// Why requests fail if a connection could not be made.
 fn failure_without(error: &DatabaseError) -> Failure {
-    if error.is_about_tables() { Failure::Refused(error.to_string()) } else { Failure::DatabaseDown }
+    match error.refusal() {
+        _ if error.is_about_tables() => Failure::Refused(error.to_string()),
+        Some(reason) => Failure::ConnectionRefused(reason),
+        None => Failure::DatabaseDown,
+    }
 }
 
 impl Lane {
