@@ -103,3 +103,17 @@ fn the_rest_of_a_pool_serves_all_requests() {
     assert_eq!(client.short("GET", "/readyz").0, 204);
     running.stop().unwrap();
 }
+
+/// Such a setting of the role, the database or the server is meant for people.
+#[test]
+fn a_limit_for_idle_sessions_ends_no_connection() {
+    let Some(database) = Database::start() else { return };
+    database.run("CREATE ROLE narrow LOGIN; GRANT ALL ON SCHEMA public TO narrow");
+    database.run("ALTER ROLE narrow SET idle_session_timeout = '500ms'");
+    let running = serve(&narrow(&database, DispatchConfig::Fused { lanes: 2 }));
+    let mut client = Client::connect(running.address(), "alice");
+    ready_becomes(&mut client, 204);
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(metric(&mut client, "waystage_messages_reconnects_total 0"));
+    running.stop().unwrap();
+}

@@ -34,11 +34,11 @@ const KEEPALIVE_OF_THE_LIBRARY: Duration = Duration::from_secs(2 * 60 * 60);
 
 /// Statements must use indexes and keep their generic plan. Other plans, from statistics that do not count dead
 /// rows or of a table that was empty, make queues in databases collapse. An acknowledged message is on disk. The cleanup of deleted queues relies on the statement timeout. A role's settings
-/// must not hide the warning of [`WAIT_FOR_STANDBY`].
+/// must not hide the warning of [`WAIT_FOR_STANDBY`], nor end the connections of lanes that have no requests.
 const OPTIONS: &str = "-c synchronous_commit=on -c default_transaction_isolation=read\\ committed \
     -c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c enable_bitmapscan=off -c jit=off \
-    -c statement_timeout=30s -c idle_in_transaction_session_timeout=30s -c client_min_messages=warning \
-    -c waystage.session=on";
+    -c statement_timeout=30s -c idle_in_transaction_session_timeout=30s -c idle_session_timeout=0 \
+    -c client_min_messages=warning -c waystage.session=on";
 
 /// Whether the server has received these settings. A pooler drops them.
 const HAS_SETTINGS: &str = "SELECT current_setting('waystage.session', true) IS NOT DISTINCT FROM 'on'";
