@@ -82,6 +82,7 @@ mod database {
     pub(crate) mod background_client;
     pub(crate) mod cleanup;
     pub(crate) mod connection;
+    pub(crate) mod connection_driver;
     pub(crate) mod connector;
     mod environment;
     pub(crate) mod error;

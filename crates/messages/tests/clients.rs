@@ -127,17 +127,17 @@ fn a_client_that_does_not_read_times_out() {
     running.stop().unwrap();
 }
 
-/// Reads a reply in sips for this time, then without pauses, until the service closes the connection. Returns the number of bytes.
-fn sip(stream: &mut TcpStream, time: Duration) -> usize {
+/// Reads a reply in sips with these pauses for this time, then without pauses, until the service closes the connection. Returns the number
+/// of bytes.
+fn sip(stream: &mut TcpStream, pause: Duration, time: Duration) -> usize {
     let clock = Clock::monotonic();
-    // The kernel reports that there is room again only when a large part of its buffer is empty, so the sips are not small.
     let (start, mut part, mut bytes) = (clock.now(), vec![0; 64 << 10], 0);
     while let Ok(read) = stream.read(&mut part)
         && read > 0
     {
         bytes += read;
         if clock.now().after(start) < time {
-            std::thread::sleep(Duration::from_millis(5));
+            std::thread::sleep(pause);
         }
     }
     bytes
@@ -153,12 +153,27 @@ fn a_client_that_sips_its_reply_is_closed_and_one_that_reads_at_the_minimum_rate
         let running = start(ClientLimits { unread_timeout, reply_rate_min, ..PATIENT }, Some(BODY_BYTES));
         let mut stream = connect(running.address());
         stream.write_all(ASK).unwrap();
-        let bytes = sip(&mut stream, unread_timeout + Duration::from_millis(200));
+        let bytes = sip(&mut stream, Duration::from_millis(5), unread_timeout + Duration::from_millis(200));
         assert_eq!(bytes < BODY_BYTES, is_closed, "{bytes} bytes at a minimum of {reply_rate_min} bytes/s");
         assert_eq!(late(running.address(), "rate"), f64::from(u8::from(is_closed)));
         wait_for_buffered(running.address(), |bytes| bytes == 0.0);
         running.stop().unwrap();
     }
+}
+
+/// The kernels take megabytes of the reply at once. The client reads 320 kB in each interval, which is far less.
+#[test]
+fn a_client_that_reads_less_than_the_kernel_takes_is_not_closed() {
+    let unread_timeout = Duration::from_secs(2);
+    let running = start(ClientLimits { unread_timeout, reply_rate_min: 1 << 10, ..PATIENT }, Some(16 << 20));
+    let mut stream = connect(running.address());
+    stream
+        .write_all(b"GET /v1/queues/q/messages/head HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+        .unwrap();
+    let bytes = sip(&mut stream, Duration::from_millis(400), 3 * unread_timeout);
+    assert!(bytes > 16 << 20, "{bytes} bytes");
+    assert_eq!(["unread", "rate"].map(|what| late(running.address(), what)), [0.0, 0.0]);
+    running.stop().unwrap();
 }
 
 #[test]

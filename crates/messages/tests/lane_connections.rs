@@ -60,6 +60,10 @@ fn a_single_lane_without_a_connection_makes_the_service_not_ready() {
     assert!(metric(&mut client, "waystage_messages_lane_connections{queue=\"keyed\"} 0"));
     assert!(metric(&mut client, "waystage_messages_lane_connections{queue=\"1\"} 1"));
     client.send("/v1/queues/q/messages", "the other lanes work");
+    let refused = client.ask_with("POST", "/v1/queues/q/messages", "Idempotency-Key: k", "x");
+    let text = refused.text();
+    assert!(refused.status == 503 && text.contains("urn:waystage:problem:database-down\""), "{text}");
+    assert!(text.contains("too many connections"), "{text}");
     database.run("ALTER ROLE narrow CONNECTION LIMIT -1");
     // No request needs the lane.
     ready_becomes(&mut client, 204);
@@ -97,5 +101,19 @@ fn the_rest_of_a_pool_serves_all_requests() {
         client.send("/v1/queues/q/messages", "x");
     }
     assert_eq!(client.short("GET", "/readyz").0, 204);
+    running.stop().unwrap();
+}
+
+/// Such a setting of the role, the database or the server is meant for people.
+#[test]
+fn a_limit_for_idle_sessions_ends_no_connection() {
+    let Some(database) = Database::start() else { return };
+    database.run("CREATE ROLE narrow LOGIN; GRANT ALL ON SCHEMA public TO narrow");
+    database.run("ALTER ROLE narrow SET idle_session_timeout = '500ms'");
+    let running = serve(&narrow(&database, DispatchConfig::Fused { lanes: 2 }));
+    let mut client = Client::connect(running.address(), "alice");
+    ready_becomes(&mut client, 204);
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(metric(&mut client, "waystage_messages_reconnects_total 0"));
     running.stop().unwrap();
 }

@@ -84,6 +84,26 @@ fn a_privilege_that_is_revoked_is_reported_until_it_is_granted_again() {
     running.stop().unwrap();
 }
 
+/// A load balancer sends no requests to a service that is not ready.
+#[test]
+fn the_service_is_ready_without_a_request_soon_after_a_privilege_is_back() {
+    let Some((database, config)) = database_with_worker() else { return };
+    let running = serve(&config);
+    let mut client = Client::connect(running.address(), "alice");
+    make(&mut client, "q", "");
+    database.run("REVOKE INSERT ON message FROM worker");
+    ready_becomes(&mut client, 503, &["GRANT it INSERT on message"]);
+    let clock = Clock::monotonic();
+    let began = clock.now();
+    assert_refused(&mut client, "POST", SEND, "permission denied for table message");
+    database.run("GRANT INSERT ON message TO worker");
+    ready_becomes(&mut client, 204, &[]);
+    // The failed request alone would be reported for 10 s.
+    let pause = clock.now().after(began);
+    assert!(pause < Duration::from_secs(8), "{pause:?}");
+    running.stop().unwrap();
+}
+
 #[test]
 fn each_object_that_the_role_cannot_use_is_named() {
     let Some((database, config)) = database_with_worker() else { return };

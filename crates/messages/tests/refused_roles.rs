@@ -88,6 +88,29 @@ fn a_role_that_can_only_change_rows_is_enough_after_the_migration() {
 }
 
 #[test]
+fn requests_of_a_role_that_can_no_longer_log_in_get_the_reason() {
+    let Some(database) = Database::start() else { return };
+    database.run("CREATE ROLE worker LOGIN; GRANT ALL ON SCHEMA public TO worker");
+    let config = database.config();
+    let running = serve(&Config { database: config.database.replace("user=waystage", "user=worker"), ..config });
+    let mut client = Client::connect(running.address(), "alice");
+    make(&mut client, "jobs", "");
+    database.run("ALTER ROLE worker NOLOGIN");
+    database.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'worker'");
+    let mut text = String::new();
+    for _ in 0..1000 {
+        text = client.ask("POST", "/v1/queues/jobs/messages", "work").text();
+        if text.contains("not permitted to log in") {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let wanted = ["not permitted to log in", "urn:waystage:problem:database-down\""];
+    assert!(wanted.iter().all(|part| text.contains(part)), "{text}");
+    running.stop().unwrap();
+}
+
+#[test]
 fn a_missing_or_wrong_password_is_refused() {
     let Some(database) = Database::start() else { return };
     database.run("CREATE ROLE guarded LOGIN PASSWORD 'secret'; GRANT ALL ON SCHEMA public TO guarded");

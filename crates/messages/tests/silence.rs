@@ -90,6 +90,25 @@ fn an_outage_is_reported_and_everything_works_again_soon_after_it() {
     service.stop().unwrap();
 }
 
+/// At this rate, the statement and the reply take three seconds each. The reply, whose progress is visible, may take any time.
+#[test]
+fn what_passes_a_slow_network_is_not_given_up() {
+    let Some(database) = Database::start() else { return };
+    let relay = Relay::start(database.directory());
+    let service = serve(&Config { database: relay.url(), ..database.config() });
+    let mut client = Client::connect(service.address(), "alice");
+    assert_eq!(client.short("PUT", "/v1/queues/q").0, 201);
+    relay.slow_down(800_000);
+    let body = "x".repeat(200_000);
+    let messages = vec![format!("{{\"body\": \"{body}\"}}"); 12].join(",");
+    let sent = client.ask("POST", "/v1/queues/q/messages:batch", &format!("{{\"messages\": [{messages}]}}"));
+    assert_eq!(sent.status, 201, "{}", sent.text());
+    let reply = client.ask("POST", "/v1/queues/q/messages:receive?max=12", "");
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    assert_eq!(reply.text().matches("\"lease_token\"").count(), 12);
+    service.stop().unwrap();
+}
+
 #[test]
 fn a_database_that_is_read_only_is_not_ready_and_connected_again() {
     let Some(database) = Database::start() else { return };

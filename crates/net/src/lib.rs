@@ -19,6 +19,7 @@ mod timer;
 mod tls;
 mod tls_names;
 mod tls_stream;
+mod unsent;
 
 pub use address::{Address, AddressError, HostPort};
 pub use connection::{Connection, Flushed};
@@ -35,3 +36,4 @@ pub use proxy_header::{ClientAddress, HeaderReader};
 pub use stream::Endpoint;
 pub use timer::Timer;
 pub use tls::{ClientTls, IdentityFiles, ServerTls, TlsError, TlsTo, is_tls_failure};
+pub use unsent::limit_unsent_bytes;

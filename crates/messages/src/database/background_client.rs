@@ -1,5 +1,6 @@
 //! A connection for background loops. Its calls fail if the reply does not arrive.
 
+use crate::database::connection_driver::Progress;
 use crate::database::connector::{HANDSHAKE_TIMEOUT, in_time};
 use crate::database::error::DatabaseError;
 use crate::database::liveness::{Liveness, ServerId, ServerProcess};
@@ -21,9 +22,13 @@ type Parameters<'p> = &'p [&'p (dyn ToSql + Sync)];
 
 impl BackgroundClient {
     /// Takes a connection that was just made.
-    pub(super) async fn new(client: Client, liveness: &Liveness) -> Result<BackgroundClient, DatabaseError> {
+    pub(super) async fn new(
+        client: Client,
+        progress: Progress,
+        liveness: &Liveness,
+    ) -> Result<BackgroundClient, DatabaseError> {
         let epoch = liveness.epoch();
-        let process = in_time(HANDSHAKE_TIMEOUT, ServerProcess::of(&client)).await?;
+        let process = in_time(HANDSHAKE_TIMEOUT, ServerProcess::of(&client, progress)).await?;
         Ok(BackgroundClient { client, process, liveness: liveness.clone(), epoch })
     }
 

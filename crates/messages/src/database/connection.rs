@@ -1,7 +1,8 @@
 //! Connections to PostgreSQL: with the current schema and every statement prepared, or for background loops.
 
 use crate::database::background_client::BackgroundClient;
-use crate::database::connector::{ConnectionDriver, Connector, HANDSHAKE_TIMEOUT, in_time};
+use crate::database::connection_driver::ConnectionDriver;
+use crate::database::connector::{Connector, HANDSHAKE_TIMEOUT, Notifications, in_time};
 use crate::database::error::DatabaseError;
 use crate::database::liveness::{Liveness, ServerProcess};
 use crate::database::schema;
@@ -9,7 +10,6 @@ use crate::path::statement::prepare::Statements;
 use clock::{Clock, Nanos};
 use std::path::Path;
 use std::time::Duration;
-use tokio::sync::mpsc;
 use tokio_postgres::Client;
 
 /// How long a new connection waits for the lock of a table.
@@ -49,7 +49,8 @@ impl Database {
     pub(crate) async fn connect(&self, clock: &Clock) -> Result<(DatabaseSession, ConnectionDriver), DatabaseError> {
         let epoch = self.liveness.epoch();
         let (mut client, mut driver) = self.connector.connect().await?;
-        let process = in_time(HANDSHAKE_TIMEOUT, driver.drive(ServerProcess::of(&client))).await?;
+        let progress = driver.progress();
+        let process = in_time(HANDSHAKE_TIMEOUT, driver.drive(ServerProcess::of(&client, progress))).await?;
         let prepare = async {
             schema::enter(&mut client, schema::STEPS).await?;
             // To prepare a statement that writes to a table waits for the same locks as to run it.
@@ -63,20 +64,20 @@ impl Database {
 
     /// A connection that neither checks nor locks the schema, for `waystage messages migrate`.
     pub(crate) async fn connect_to_migrate(&self) -> Result<Client, DatabaseError> {
-        self.connector.connect_alone(HANDSHAKE_TIMEOUT).await
+        Ok(self.connector.connect_alone(HANDSHAKE_TIMEOUT).await?.0)
     }
 
     /// A connection without prepared statements.
     pub(crate) async fn connect_in_background(&self) -> Result<BackgroundClient, DatabaseError> {
-        let client = self.connector.connect_alone(HANDSHAKE_TIMEOUT).await?;
-        let background = BackgroundClient::new(client, &self.liveness).await?;
+        let (client, progress) = self.connector.connect_alone(HANDSHAKE_TIMEOUT).await?;
+        let background = BackgroundClient::new(client, progress, &self.liveness).await?;
         background.enter().await?;
         Ok(background)
     }
 
     /// The same, and the notifications that it receives, until either end of it is dropped.
-    pub(crate) async fn connect_listening(&self) -> Result<(BackgroundClient, mpsc::Receiver<String>), DatabaseError> {
-        let (client, notifications) = self.connector.connect_listening().await?;
-        Ok((BackgroundClient::new(client, &self.liveness).await?, notifications))
+    pub(crate) async fn connect_listening(&self) -> Result<(BackgroundClient, Notifications), DatabaseError> {
+        let (client, progress, notifications) = self.connector.connect_listening().await?;
+        Ok((BackgroundClient::new(client, progress, &self.liveness).await?, notifications))
     }
 }

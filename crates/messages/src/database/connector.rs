@@ -1,13 +1,14 @@
 //! Connects to PostgreSQL: checks the URL, and adds TLS and the session settings that the statements need. With several hosts, connects
 //! to the first one that answers and accepts writes.
 
+use crate::database::connection_driver::{ConnectionDriver, Progress, observe};
 use crate::database::error::{DatabaseError, one_line};
 use crate::database::tls::{DatabaseTls, Encrypted};
 use crate::database::{environment, hosts};
 use net::ClientTls;
 use std::future::poll_fn;
 use std::path::Path;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
@@ -34,11 +35,11 @@ const KEEPALIVE_OF_THE_LIBRARY: Duration = Duration::from_secs(2 * 60 * 60);
 
 /// Statements must use indexes and keep their generic plan. Other plans, from statistics that do not count dead
 /// rows or of a table that was empty, make queues in databases collapse. An acknowledged message is on disk. The cleanup of deleted queues relies on the statement timeout. A role's settings
-/// must not hide the warning of [`WAIT_FOR_STANDBY`].
+/// must not hide the warning of [`WAIT_FOR_STANDBY`], nor end the connections of lanes that have no requests.
 const OPTIONS: &str = "-c synchronous_commit=on -c default_transaction_isolation=read\\ committed \
     -c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c enable_bitmapscan=off -c jit=off \
-    -c statement_timeout=30s -c idle_in_transaction_session_timeout=30s -c client_min_messages=warning \
-    -c waystage.session=on";
+    -c statement_timeout=30s -c idle_in_transaction_session_timeout=30s -c idle_session_timeout=0 \
+    -c client_min_messages=warning -c waystage.session=on";
 
 /// Whether the server has received these settings. A pooler drops them.
 const HAS_SETTINGS: &str = "SELECT current_setting('waystage.session', true) IS NOT DISTINCT FROM 'on'";
@@ -56,15 +57,14 @@ pub(crate) struct Connector {
     latest_host: Arc<AtomicUsize>,
 }
 
+/// The notifications that a connection receives.
+pub(super) type Notifications = mpsc::Receiver<String>;
+
 /// A connection, encrypted or not.
 enum Wire {
     Plain(Box<Connection<Socket, NoTlsStream>>),
     Encrypted(Box<Connection<Socket, Encrypted<Socket>>>),
 }
-
-/// The part of a connection that transfers bytes. It does so only while it is driven. The task that waits for the reply drives it, so
-/// that no other task has to be woken to send the statement or to receive the reply.
-pub(crate) struct ConnectionDriver(Option<Pin<Box<dyn Future<Output = ()> + Send>>>);
 
 impl Connector {
     /// Parses the database URL and adds the service's settings.
@@ -132,21 +132,23 @@ impl Connector {
     /// A connection that transfers bytes only while its driver is driven.
     pub(super) async fn connect(&self) -> Result<(Client, ConnectionDriver), DatabaseError> {
         let (client, wire) = self.open(HANDSHAKE_TIMEOUT).await?;
-        Ok((client, ConnectionDriver(Some(Box::pin(wire.transfer())))))
+        Ok((client, ConnectionDriver::new(wire.transfer())))
     }
 
     /// A connection with a task of its own. Its calls can wait for ever. `within` is the timeout for each host.
-    pub(crate) async fn connect_alone(&self, within: Duration) -> Result<Client, DatabaseError> {
+    pub(crate) async fn connect_alone(&self, within: Duration) -> Result<(Client, Progress), DatabaseError> {
         let (client, wire) = self.open(within).await?;
+        let (transfer, progress) = observe(wire.transfer());
         // The task ends with the client.
-        tokio::spawn(wire.transfer());
-        Ok(client)
+        tokio::spawn(transfer);
+        Ok((client, progress))
     }
 
     /// The same, and the notifications that it receives, until either end of it is dropped.
-    pub(super) async fn connect_listening(&self) -> Result<(Client, mpsc::Receiver<String>), DatabaseError> {
+    pub(super) async fn connect_listening(&self) -> Result<(Client, Progress, Notifications), DatabaseError> {
         let (client, wire) = self.open(HANDSHAKE_TIMEOUT).await?;
-        Ok((client, wire.forward_notifications()))
+        let (progress, notifications) = wire.forward_notifications();
+        Ok((client, progress, notifications))
     }
 
     /// Connects to the first host that accepts the connection, beginning with the host of the latest one. The next host is tried when one
@@ -245,16 +247,17 @@ impl Wire {
     }
 
     /// Transfers bytes and forwards notifications. Notifications beyond the limit are dropped.
-    fn forward_notifications(mut self) -> mpsc::Receiver<String> {
+    fn forward_notifications(mut self) -> (Progress, Notifications) {
         let (sender, receiver) = mpsc::channel(NOTIFICATIONS_MAX);
-        tokio::spawn(async move {
+        let (transfer, progress) = observe(async move {
             while let Some(Ok(message)) = poll_fn(|context| self.poll_message(context)).await {
                 if let AsyncMessage::Notification(notification) = message {
                     let _ = sender.try_send(notification.payload().to_string());
                 }
             }
         });
-        receiver
+        tokio::spawn(transfer);
+        (progress, receiver)
     }
 }
 
@@ -268,41 +271,6 @@ pub(super) async fn in_time<T>(
     step: impl Future<Output = Result<T, DatabaseError>>,
 ) -> Result<T, DatabaseError> {
     tokio::time::timeout(limit, step).await.unwrap_or(Err(DatabaseError::Silent))
-}
-
-impl ConnectionDriver {
-    /// Waits for some work that does not use the connection. Returns nothing if the connection ends before.
-    pub(crate) async fn drive_until_closed<W: Future>(&mut self, work: W) -> Option<W::Output> {
-        let mut work = pin!(work);
-        poll_fn(|context| {
-            if let Poll::Ready(done) = work.as_mut().poll(context) {
-                return Poll::Ready(Some(done));
-            }
-            let is_over = self.0.as_mut().is_none_or(|connection| connection.as_mut().poll(context).is_ready());
-            if is_over {
-                self.0 = None;
-                return Poll::Ready(None);
-            }
-            Poll::Pending
-        })
-        .await
-    }
-
-    /// Runs some work, and transfers bytes until it is done. If the connection ends, the client's calls fail.
-    pub(crate) async fn drive<W: Future>(&mut self, work: W) -> W::Output {
-        let mut work = pin!(work);
-        poll_fn(|context| {
-            let done = work.as_mut().poll(context);
-            let is_over = |connection: &mut Pin<Box<dyn Future<Output = ()> + Send>>| {
-                connection.as_mut().poll(context).is_ready()
-            };
-            if done.is_pending() && self.0.as_mut().is_some_and(is_over) {
-                self.0 = None;
-            }
-            done
-        })
-        .await
-    }
 }
 
 #[cfg(test)]

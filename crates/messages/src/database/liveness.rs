@@ -2,6 +2,7 @@
 //! that stays open. Then the reply never arrives, and only the server knows that the statement has finished. A commit can wait for a
 //! synchronous standby for ever. The check uses a connection of its own.
 
+use crate::database::connection_driver::Progress;
 use crate::database::connector::Connector;
 use crate::database::error::DatabaseError;
 use crate::database::table_state::TableState;
@@ -30,6 +31,9 @@ const TERMINATE_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// The server cancels a statement after half of this time. If the server has not answered a check for longer, it is
 /// unreachable.
 const SILENT_FOR: Duration = Duration::from_secs(60);
+
+/// A statement of this size can take a second to reach the server. The kernel takes all of it at once, so its progress is not visible.
+const SENT_PER_SECOND_BYTES: usize = 512 << 10;
 
 /// `backend_start` distinguishes processes that have the same number at different times, or on different servers.
 const OWN_PROCESS: &str = "SELECT pid, extract(epoch FROM backend_start)::text,
@@ -61,11 +65,13 @@ pub(crate) struct ServerId {
 }
 
 /// The server's process of one connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct ServerProcess {
     pid: i32,
     started: String,
     pub(crate) server: ServerId,
+    /// Of the connection to it.
+    progress: Progress,
 }
 
 /// A lock that another process of the server holds.
@@ -115,7 +121,7 @@ enum LookUp {
 
 impl ServerProcess {
     /// The server process of this connection.
-    pub(crate) async fn of(client: &Client) -> Result<ServerProcess, DatabaseError> {
+    pub(crate) async fn of(client: &Client, progress: Progress) -> Result<ServerProcess, DatabaseError> {
         let messages = client.simple_query(OWN_PROCESS).await?;
         let row = messages.iter().find_map(|message| match message {
             SimpleQueryMessage::Row(row) => Some(row),
@@ -123,7 +129,7 @@ impl ServerProcess {
         });
         let column = |index: usize| row.and_then(|row| row.get(index)).unwrap_or_default();
         let server = ServerId { timeline: number(column(2))?, started_us: number(column(3))? };
-        Ok(ServerProcess { pid: number(column(0))?, started: column(1).to_string(), server })
+        Ok(ServerProcess { pid: number(column(0))?, started: column(1).to_string(), server, progress })
     }
 }
 
@@ -162,17 +168,18 @@ impl Liveness {
     /// Runs work whose statements run in this process of the server. If the process has finished but its reply does not arrive,
     /// or its commit waits too long for a standby, cancels the work and terminates the process. The outcome of the work is then unknown.
     pub(crate) async fn attend<W: Future>(&self, process: &ServerProcess, work: W) -> Result<W::Output, DatabaseError> {
-        self.attend_for(SILENT_FOR, process, &mut |_| {}, work).await
+        self.attend_for(SILENT_FOR, 0, process, &mut |_| {}, work).await
     }
 
-    /// The same. Reports every second that the server still runs a statement, with the lock that it waits for.
+    /// The same for work that sends this many bytes. Reports every second that the server still runs a statement, with the lock that it waits for.
     pub(crate) async fn attend_and_report<W: Future>(
         &self,
+        sent_bytes: usize,
         process: &ServerProcess,
         report: &mut (dyn FnMut(Option<LockWait>) + Send),
         work: W,
     ) -> Result<W::Output, DatabaseError> {
-        self.attend_for(SILENT_FOR, process, report, work).await
+        self.attend_for(SILENT_FOR, sent_bytes, process, report, work).await
     }
 
     /// The same for work that may run for longer, as long as the server says that it runs.
@@ -181,20 +188,22 @@ impl Liveness {
         process: &ServerProcess,
         work: W,
     ) -> Result<W::Output, DatabaseError> {
-        self.attend_for(Duration::MAX, process, &mut |_| {}, work).await
+        self.attend_for(Duration::MAX, 0, process, &mut |_| {}, work).await
     }
 
     pub(super) async fn attend_for<W: Future>(
         &self,
         longest: Duration,
+        sent_bytes: usize,
         process: &ServerProcess,
         report: &mut (dyn FnMut(Option<LockWait>) + Send),
         work: W,
     ) -> Result<W::Output, DatabaseError> {
         let mut work = pin!(work);
         let began = Instant::now();
+        let sending_s = sent_bytes as f64 / SENT_PER_SECOND_BYTES as f64;
         let mut seen_running = began;
-        let mut before = Activity::Unknown;
+        let (mut before, mut transferred) = (Activity::Unknown, process.progress.count());
         // The start of the statement whose commit waits for a standby, and when a check first found that. Each statement of a batch has
         // a commit of its own.
         let mut replicating: Option<(Option<String>, Instant)> = None;
@@ -212,7 +221,12 @@ impl Liveness {
             if !matches!(activity, Activity::Replicating(_) | Activity::Unknown) {
                 replicating = None;
             }
-            // A reply can still be on its way, so two checks must find the same statement finished, a second apart.
+            // A reply can still be on its way, so two checks must find the same statement finished, a second apart. A process that sends a
+            // large reply counts as finished, and one that receives a large statement as waiting. While bytes arrive, and until a large
+            // statement must have arrived, the network is only slow.
+            let count = process.progress.count();
+            let is_silent =
+                std::mem::replace(&mut transferred, count) == count && began.elapsed().as_secs_f64() >= sending_s;
             let is_lost = match &mut activity {
                 Activity::Running(wait) => {
                     report(wait.take());
@@ -220,7 +234,7 @@ impl Liveness {
                     began.elapsed() >= longest
                 }
                 Activity::Unknown => began.elapsed() >= longest || seen_running.elapsed() >= SILENT_FOR,
-                Activity::Waiting(_) => activity == before,
+                Activity::Waiting(_) => activity == before && is_silent || began.elapsed() >= longest,
                 Activity::Gone => true,
                 Activity::Replicating(statement) => {
                     let since = match &replicating {
@@ -323,7 +337,7 @@ impl Liveness {
                 return Err(refusal.map_or(DatabaseError::Silent, DatabaseError::Refused));
             }
             _ => match self.connector.connect_alone(LOOK_UP_WITHIN).await {
-                Ok(client) => client,
+                Ok((client, _)) => client,
                 Err(error) => {
                     *state = Some(LookUp::Failed(Instant::now(), error.refusal()));
                     return Err(error);

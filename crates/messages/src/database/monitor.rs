@@ -12,7 +12,7 @@ const EVERY: Duration = Duration::from_secs(1);
 pub(crate) async fn run(liveness: Liveness, health: Arc<Health>) {
     let mut monitor = Monitor::default();
     loop {
-        health.set_database(monitor.check(&liveness).await);
+        health.set_database(monitor.check(&liveness, &health).await);
         tokio::time::sleep(EVERY).await;
     }
 }
@@ -27,13 +27,13 @@ struct Monitor {
 }
 
 impl Monitor {
-    async fn check(&mut self, liveness: &Liveness) -> Result<(), Failure> {
+    async fn check(&mut self, liveness: &Liveness, health: &Health) -> Result<(), Failure> {
         let state = liveness.check_tables().await.map_err(|error| match error.refusal() {
             Some(reason) => Failure::NotReady(format!("the database refuses a connection: {reason}")),
             None => Failure::DatabaseDown,
         })?;
         self.note_tables(state.identity, liveness);
-        self.note_problem(state.problem.clone());
+        self.note_problem(state.problem.clone(), health);
         if !state.is_writable {
             return Err(Failure::NotReady("the database is read-only".into()));
         }
@@ -50,11 +50,15 @@ impl Monitor {
         self.tables = Some(found);
     }
 
-    fn note_problem(&mut self, found: Option<String>) {
+    fn note_problem(&mut self, found: Option<String>, health: &Health) {
         if self.problem != found {
             match &found {
                 Some(problem) => eprintln!("waystage: messages: {problem}"),
-                None => eprintln!("waystage: messages: the role has all tables and privileges again"),
+                None => {
+                    eprintln!("waystage: messages: the role has all tables and privileges again");
+                    // A service that is not ready may receive no requests that could show it.
+                    health.forget_refusals();
+                }
             }
             self.problem = found;
         }

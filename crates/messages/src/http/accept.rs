@@ -2,7 +2,7 @@
 //! timeout expires or the service shuts down. Knows nothing about operations.
 
 use crate::config::ClientLimits;
-use crate::http::client_connection::ClientConnection;
+use crate::http::client_connection::{ClientConnection, UNSENT_BYTES};
 use crate::http::stream::{ObservedStream, SharedStream};
 use crate::observe::client_connections::{ClientConnections, HEAD, OpenConnection};
 use crate::observe::journal::Journal;
@@ -133,6 +133,7 @@ impl Acceptor {
     async fn serve(self, stream: TcpStream, address: SocketAddr, number: u32, open: OpenConnection) {
         // Replies are small and complete, so waiting to coalesce them only adds latency.
         let _ = stream.set_nodelay(true);
+        let _ = net::limit_unsent_bytes(&stream, UNSENT_BYTES);
         let stream = Arc::new(stream);
         let caller = Caller { socket: ClientSocket::new(stream.clone()), share: self.shares.of(address.ip()) };
         let (clock, journal) = (self.clock.clone(), self.journal.clone());

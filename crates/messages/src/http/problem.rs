@@ -211,7 +211,9 @@ impl From<Failure> for Problem {
             }
             Failure::ClientClosed => Problem::new(client_closed(), "client-closed", "Client closed", detail),
             Failure::ShuttingDown => Problem::new(unavailable, "shutting-down", "Shutting down", detail),
-            Failure::DatabaseDown => Problem::new(unavailable, "database-down", "The database is down", detail),
+            Failure::DatabaseDown | Failure::ConnectionRefused(_) => {
+                Problem::new(unavailable, "database-down", "The database is down", detail)
+            }
             Failure::NotReady(_) => Problem::new(unavailable, "not-ready", "Not ready", detail),
             Failure::InDoubt | Failure::PartlyApplied(_) => {
                 Problem::new(unavailable, "in-doubt", "Outcome unknown", detail)

@@ -32,6 +32,9 @@ pub(crate) enum Failure {
     ShuttingDown,
     #[error("the database is unreachable")]
     DatabaseDown,
+    /// The database is reachable, and refuses connections for this reason.
+    #[error("the database refuses a connection: {0}")]
+    ConnectionRefused(String),
     /// The database is reachable, but the service cannot do all its work.
     #[error("{0}")]
     NotReady(String),

@@ -70,6 +70,11 @@ impl Health {
         self.lanes().iter().map(|lanes| lanes.state()).collect()
     }
 
+    /// What the database refused before is there again.
+    pub(crate) fn forget_refusals(&self) {
+        self.lanes().iter().for_each(|lanes| lanes.forget_refusal());
+    }
+
     fn lanes(&self) -> MutexGuard<'_, Vec<Arc<LaneConnections>>> {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -3,7 +3,7 @@
 //! to do.
 
 use crate::database::connection::{Database, DatabaseSession};
-use crate::database::connector::ConnectionDriver;
+use crate::database::connection_driver::ConnectionDriver;
 use crate::database::error::DatabaseError;
 use crate::database::liveness::LockWait;
 use crate::database::low_water::LowWaterMarks;
@@ -70,7 +70,11 @@ pub(crate) struct Lane {
 
 /// Why requests fail if a connection could not be made.
 fn failure_without(error: &DatabaseError) -> Failure {
-    if error.is_about_tables() { Failure::Refused(error.to_string()) } else { Failure::DatabaseDown }
+    match error.refusal() {
+        _ if error.is_about_tables() => Failure::Refused(error.to_string()),
+        Some(reason) => Failure::ConnectionRefused(reason),
+        None => Failure::DatabaseDown,
+    }
 }
 
 impl Lane {
@@ -150,6 +154,7 @@ impl Lane {
             match &mut session {
                 Some(LaneSession { session, driver, open }) => {
                     self.journal.count_batch(jobs.len());
+                    let sent_bytes = jobs.iter().map(|job| job.work.body_bytes()).sum();
                     let batch = JobBatch::of(jobs);
                     // Pinned here, so that the functions below do not copy it several times.
                     let serving = pin!(answer::serve(session, &self.low_water_marks, &self.memory, batch, &self.clock));
@@ -159,7 +164,8 @@ impl Lane {
                         _ => {}
                     };
                     let liveness = &self.database.liveness;
-                    let served = liveness.attend_and_report(&session.process, &mut report, driver.drive(serving)).await;
+                    let serving = driver.drive(serving);
+                    let served = liveness.attend_and_report(sent_bytes, &session.process, &mut report, serving).await;
                     // The jobs of a silent server are in doubt, which `admit` concludes from their dropped channels.
                     is_over = served.map_or_else(
                         |error| {

@@ -133,6 +133,11 @@ impl LaneConnections {
         Err(format!("lane {} has no connection to the database: {reason}", self.label))
     }
 
+    /// The privilege or the table whose absence made a statement fail is there again.
+    pub(crate) fn forget_refusal(&self) {
+        self.lock().refusal = None;
+    }
+
     /// Which lane is stuck and why, if all of them have been for a while.
     fn describe_stuck(&self, state: &State, now: Nanos) -> Option<String> {
         let stuck: Vec<&Stuck> = state.stuck_at(now).filter(|stuck| now.after(stuck.since) > STUCK_MAX).collect();

@@ -1,6 +1,7 @@
 //! Two versions of the program at one database, separated by a compatible or by an incompatible step.
 
 use super::*;
+use crate::database::connection_driver::Progress;
 use crate::database::connector::{Connector, HANDSHAKE_TIMEOUT};
 use crate::database::error::DatabaseError;
 use crate::database::liveness::{Liveness, ServerProcess};
@@ -20,7 +21,7 @@ const COMPATIBLE_LATER: &[Step] = &[
 ];
 
 async fn connect(server: &TestServer) -> Client {
-    Connector::parse(&server.url(), None).unwrap().connect_alone(HANDSHAKE_TIMEOUT).await.unwrap()
+    Connector::parse(&server.url(), None).unwrap().connect_alone(HANDSHAKE_TIMEOUT).await.unwrap().0
 }
 
 #[tokio::test]
@@ -140,10 +141,10 @@ async fn a_step_can_take_longer_than_other_statements() {
     let connector = Connector::parse(&server.url(), None).unwrap();
     let liveness = Liveness::new(connector, Duration::from_secs(10));
     let client = connect(&server).await;
-    let process = ServerProcess::of(&client).await.unwrap();
+    let process = ServerProcess::of(&client, Progress::default()).await.unwrap();
     let step = client.batch_execute("SELECT pg_sleep(4)");
     liveness.attend_long(&process, step).await.unwrap().unwrap();
     let statement = client.batch_execute("SELECT pg_sleep(60)");
-    let given_up = liveness.attend_for(Duration::from_secs(2), &process, &mut |_| {}, statement).await;
+    let given_up = liveness.attend_for(Duration::from_secs(2), 0, &process, &mut |_| {}, statement).await;
     assert!(matches!(given_up, Err(DatabaseError::Silent)), "{given_up:?}");
 }
