@@ -149,8 +149,12 @@ impl Channel {
     /// # Errors
     /// If the other process is gone or does not read, or the message is too large.
     pub fn send(&self, text: &str, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
-        if descriptors.len() > DESCRIPTORS_MAX || text.len() > TEXT_BYTES_MAX {
+        if descriptors.len() > DESCRIPTORS_MAX {
             return Err(io::Error::other(format!("more than {DESCRIPTORS_MAX} sockets cannot be handed over")));
+        }
+        if text.len() > TEXT_BYTES_MAX {
+            let line = format!("more than {TEXT_BYTES_MAX} bytes cannot be sent; give a shorter name");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, line));
         }
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
