@@ -101,6 +101,8 @@ def test_a_change_that_cannot_be_made_is_one_line_and_changes_nothing(proxy, ser
         (("undrain", "s0", "--pool", "other"), 'there is no pool "other"; give one of: main'),
         (("weight", "s0", "0"), "invalid value '0' for '<WEIGHT>'"),
         (("drain", "a\nb"), "a name has no line ends"),
+        (("drain", "s0", "--pool", ""), "--pool is empty; leave it out to change the server in each pool"),
+        (("drain", "x" * 70_000), "more than 65536 bytes cannot be sent; give a shorter name"),
     ]:
         code, line = change(*arguments)
         assert code in (1, 2) and expected in line, line

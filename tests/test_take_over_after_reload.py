@@ -1,10 +1,11 @@
-"""A take-over right after a reload: clients that still belong to an earlier configuration are served as well."""
+"""A take-over and a reload at the same time: earlier clients are served, and a SIGHUP ends no process."""
 
 import re
 import signal
 import socket
 import subprocess
 import threading
+import time
 
 import pytest
 from programs import WAYSTAGE
@@ -91,3 +92,43 @@ def test_a_client_in_the_middle_of_a_request_is_served_on(tmp_path, reloads):
             process.kill()
             process.wait()
         backend.listener.close()
+
+
+def test_a_signal_does_not_end_a_process_that_waits_for_the_sockets(tmp_path):
+    control, file = tmp_path / "control", tmp_path / "proxy.toml"
+    listener = socket.create_server(("127.0.0.1", 0))
+    address = f"127.0.0.1:{listener.getsockname()[1]}"
+    file.write_text(f'listen = "{address}"\n[[pools]]\nservers = ["127.0.0.1:1"]\n')
+    # The old process.
+    waiting = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    waiting.bind(str(control))
+    waiting.listen()
+    waiting.settimeout(PATIENCE_S)
+    command = [str(WAYSTAGE), "proxy", "--config", str(file), "--take-over", str(control)]
+    new = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    said, log = Lines(new.stdout), Lines(new.stderr)
+    try:
+        with waiting, listener:
+            channel, _ = waiting.accept()
+            with channel:
+                channel.settimeout(PATIENCE_S)
+                assert channel.recv(100) == b"take-over 1"
+                # Long enough for the new process to wait for the reply, and for the signal to interrupt it.
+                time.sleep(0.2)
+                new.send_signal(signal.SIGHUP)
+                time.sleep(0.2)
+                socket.send_fds(channel, [f"{address}\n".encode()], [listener.fileno()])
+                assert channel.recv(100) == b"serving"
+                time.sleep(0.2)
+                new.send_signal(signal.SIGHUP)
+                time.sleep(0.2)
+                channel.sendall(b"stopped")
+                said.wait_for("ready on")
+        # The reload that the signals have requested follows.
+        said.wait_for("reloaded on")
+        new.send_signal(signal.SIGTERM)
+        assert new.wait(timeout=PATIENCE_S) == 0
+        assert not [line for line in log.lines if "take over" in line or "did not confirm" in line]
+    finally:
+        new.kill()
+        new.wait()

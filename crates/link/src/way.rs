@@ -99,6 +99,8 @@ impl<'d> Way<'d> {
             let mut frame = self.spare.pop().unwrap_or_default();
             frame.resize(FRAME_BYTES_MAX, 0);
             match read(self.source, &mut frame) {
+                // A device has no empty frames. At the end of a file or a pipe, every later read would be empty, too.
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(bytes) => frame.truncate(bytes),
                 Err(Errno::AGAIN | Errno::INTR) => {
                     self.spare.push(frame);
@@ -120,7 +122,7 @@ impl<'d> Way<'d> {
             self.counters.lost += 1;
             return None;
         }
-        let due_ns = now_ns + self.delay_ns;
+        let due_ns = now_ns.saturating_add(self.delay_ns);
         if self.ns_per_byte == 0.0 {
             return Some(due_ns);
         }

@@ -142,6 +142,22 @@ fn a_source_that_fails_is_an_error() {
 }
 
 #[test]
+fn the_end_of_a_source_is_an_error() {
+    let ends = Ends::new();
+    let nothing = std::fs::File::open("/dev/null").unwrap();
+    let error = Way::new(&FREE, nothing.as_fd(), ends.far.1.as_fd(), 1).receive(&ends.clock).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof);
+}
+
+#[test]
+fn a_frame_with_an_endless_delay_does_not_leave() {
+    let ends = Ends::new();
+    let mut way = ends.way(Direction { delay_ms: 1e300, ..FREE });
+    ends.send(&mut way, 1, &FRAME);
+    assert_eq!(ends.after(&mut way, 1000.0), 0);
+}
+
+#[test]
 fn the_file_has_seven_numbers_for_each_direction() {
     let down = Counters { frames: 1, bytes: 2, dropped: 3, lost: 4, late_frames: 5, late_sum_ns: 6, late_max_ns: 7 };
     let bytes = Counters::both(&Counters::default(), &down);

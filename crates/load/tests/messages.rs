@@ -291,6 +291,22 @@ fn messages_not_read_in_time_are_not_lost_and_the_run_is_invalid() {
 }
 
 #[test]
+fn a_silent_service_does_not_prolong_the_drain_for_every_client() {
+    let asks_what_waits = |path: &str| path.contains("/v1/receivers/");
+    let is_silent = move |seen: &Seen| seen.is_drain() || asks_what_waits(&seen.path);
+    let service = TinyService::start(move |seen| if is_silent(seen) { Fault::Silence } else { Fault::None });
+    let mut config = config(&service, "send-to");
+    config.clients = 80;
+    config.reply_timeout = Duration::from_millis(300);
+    config.messages.as_mut().unwrap().drain = Duration::from_millis(100);
+    let messages = try_run(&config).unwrap().messages.unwrap();
+    assert_eq!((messages.unread, messages.lost), (REQUESTS, 0));
+    // One on each of the 16 connections, and not one for each client.
+    let asked = service.requests_seen().iter().filter(|request| asks_what_waits(request)).count();
+    assert!((1..=16).contains(&asked), "{asked}");
+}
+
+#[test]
 fn a_queue_that_cannot_be_created_is_one_line() {
     let service =
         TinyService::start(

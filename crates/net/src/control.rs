@@ -3,7 +3,7 @@
 //! and does not interpret the messages.
 
 use crate::socket_file::{SocketFile, bind_over_stale};
-use rustix::io::ioctl_fionbio;
+use rustix::io::{ioctl_fionbio, retry_on_intr};
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
@@ -113,7 +113,10 @@ impl Channel {
     /// If no process does, or one that is not trusted. Anybody who may write to the folder can bind the path first.
     pub fn connect(path: &Path) -> io::Result<Channel> {
         let channel = Channel::new(socket(SocketFlags::empty())?)?;
-        connect(&channel.socket, &SocketAddrUnix::new(path)?)?;
+        let address = SocketAddrUnix::new(path)?;
+        // The kernel does not restart a call with a timeout that a signal has interrupted. Another attempt does no harm: a unix
+        // socket is either connected or not.
+        retry_on_intr(|| connect(&channel.socket, &address))?;
         channel.check_peer()?;
         Ok(channel)
     }
@@ -146,19 +149,24 @@ impl Channel {
     /// # Errors
     /// If the other process is gone or does not read, or the message is too large.
     pub fn send(&self, text: &str, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
-        if descriptors.len() > DESCRIPTORS_MAX || text.len() > TEXT_BYTES_MAX {
+        if descriptors.len() > DESCRIPTORS_MAX {
             return Err(io::Error::other(format!("more than {DESCRIPTORS_MAX} sockets cannot be handed over")));
+        }
+        if text.len() > TEXT_BYTES_MAX {
+            let line = format!("more than {TEXT_BYTES_MAX} bytes cannot be sent; give a shorter name");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, line));
         }
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
         if !descriptors.is_empty() {
             ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
         }
-        sendmsg(&self.socket, &[IoSlice::new(text.as_bytes())], &mut ancillary, SendFlags::NOSIGNAL)?;
+        let text = [IoSlice::new(text.as_bytes())];
+        retry_on_intr(|| sendmsg(&self.socket, &text, &mut ancillary, SendFlags::NOSIGNAL))?;
         Ok(())
     }
 
-    /// Waits for a message, at most for `patience`, or not at all after [`Channel::stop_blocking`].
+    /// Waits for a message, at most for `patience`, or not at all after [`Channel::stop_blocking`]. A signal starts the wait again.
     ///
     /// # Errors
     /// If none arrives, the other process is gone, or the message is incomplete.
@@ -170,8 +178,8 @@ impl Channel {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let mut text = vec![0; TEXT_BYTES_MAX];
-        let received =
-            recvmsg(&self.socket, &mut [IoSliceMut::new(&mut text)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+        let mut into = [IoSliceMut::new(&mut text)];
+        let received = retry_on_intr(|| recvmsg(&self.socket, &mut into, &mut ancillary, RecvFlags::CMSG_CLOEXEC))?;
         let mut descriptors = Vec::new();
         for message in ancillary.drain() {
             if let RecvAncillaryMessage::ScmRights(rights) = message {

@@ -82,7 +82,7 @@ fn read_all(
     let Some(ledger) = &context.ledger else { return Drained::default() };
     let until = clock.now() + context.config.drain;
     let mut lanes: Vec<_> = (0..LANES).map(|_| SetupConnection::new(context, addresses, timeout)).collect();
-    let mut unexpected = waiting(context, &mut lanes);
+    let mut unexpected = waiting(context, &mut lanes, || clock.now() < until);
     let (all, dead) = (ledger.outstanding(), context.dead_letter_queue());
     let mut drained = Drained { messages: 0, is_complete: true };
     let mut last_progress = clock.now();
@@ -140,8 +140,13 @@ fn read_all(
     }
 }
 
-/// The receivers with messages in each queue, according to the service. They may be unexpected.
-fn waiting(context: &MessagesContext, lanes: &mut [SetupConnection<'_>]) -> BTreeMap<u32, Vec<u32>> {
+/// The receivers with messages in each queue, according to the service. They may be unexpected. A service that does not reply is asked
+/// for no further receivers when the time is up.
+fn waiting(
+    context: &MessagesContext,
+    lanes: &mut [SetupConnection<'_>],
+    has_time: impl Fn() -> bool + Sync,
+) -> BTreeMap<u32, Vec<u32>> {
     if !context.config.mix.is_addressing() {
         return BTreeMap::new();
     }
@@ -156,7 +161,7 @@ fn waiting(context: &MessagesContext, lanes: &mut [SetupConnection<'_>]) -> BTre
                 locked(&receivers).entry(*queue).or_default().push(*receiver);
             }
         }
-        true
+        has_time()
     });
     receivers.into_inner().unwrap_or_else(PoisonError::into_inner)
 }

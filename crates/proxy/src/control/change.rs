@@ -106,8 +106,13 @@ impl ChangeRequest {
 /// # Errors
 /// If the proxy cannot be reached, or does not reply in time.
 pub fn change_server(path: &Path, changed: &ChangedServer) -> io::Result<Result<String, String>> {
+    let refuse = |line| Err(io::Error::new(io::ErrorKind::InvalidInput, line));
+    if changed.pool.as_deref() == Some("") {
+        // In the message, this means all pools.
+        return refuse("--pool is empty; leave it out to change the server in each pool");
+    }
     if [changed.pool.as_deref().unwrap_or_default(), &changed.server].iter().any(|name| name.contains('\n')) {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a name has no line ends"));
+        return refuse("a name has no line ends");
     }
     let mut outcome = request(path, changed);
     for _ in 0..ATTEMPTS {

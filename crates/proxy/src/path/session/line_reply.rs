@@ -13,7 +13,7 @@ pub(super) struct LineReply {
     sequence: u32,
     /// Whether a backend has answered a part.
     has_answer: bool,
-    /// The line of the first part that has failed, and the first outcome of a part that is not `Answered`.
+    /// The line and the outcome of the first part that has failed, or of the refusal that ends the line.
     error: Option<Box<[u8]>>,
     outcome: Outcome,
     /// The error that ends the line is sent: the replies to its other parts are not.
@@ -66,7 +66,8 @@ impl LineReply {
 
     /// Makes the reply of the next part what the client receives for it.
     pub(super) fn add(&mut self, job: &mut Job, failure: PartFailure) {
-        if self.outcome == Outcome::Answered {
+        // A refusal is what the client receives, whatever has failed before.
+        if job.is_refusal || self.outcome == Outcome::Answered {
             self.outcome = job.outcome;
         }
         if !job.is_part {
@@ -159,7 +160,7 @@ mod tests {
             // A last part without keys is no answer.
             (Miss, "none|none|-", "E2 ", Outcome::BackendDown),
             (Miss, "value|-", "V END ", Outcome::Answered),
-            (Miss, "none|refused|value", "E3 ", Outcome::BackendDown),
+            (Miss, "none|refused|value", "E3 ", Outcome::Overloaded),
             (Partial, "some|value|none", "V V E1 ", Outcome::Timeout),
             (Partial, "miss|none", "E2 ", Outcome::BackendDown),
             // Values that were held before it are dropped.
