@@ -49,11 +49,9 @@ def contents(binary: Path) -> dict[str, bytes]:
     }
     kind = f"Wheel-Version: 1.0\nGenerator: waystage\nRoot-Is-Purelib: false\nTag: {tag(binary)}\n"
     scripts = "".join(f"{name} = {target}\n" for name, target in PROJECT["scripts"].items())
-    experiments = {
-        f"waylab/experiments/{name}.toml": (ROOT / f"experiments/{name}.toml").read_bytes()
-        for name in EXPERIMENTS
-    }
-    return files | experiments | {
+    for name in EXPERIMENTS:
+        files[f"waylab/experiments/{name}.toml"] = (ROOT / f"experiments/{name}.toml").read_bytes()
+    return files | {
         f"waystage-{VERSION}.data/scripts/waystage": binary.read_bytes(),
         f"{INFO}/METADATA": metadata().encode(),
         f"{INFO}/WHEEL": kind.encode(),

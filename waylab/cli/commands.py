@@ -31,10 +31,13 @@ def run(arguments: argparse.Namespace) -> int:
     """Run trials, then analyse, predict and report."""
     if arguments.spec is None and arguments.resume is None:
         raise LabError(
-            "run: no specification is given; `waylab run demo` measures a proxy for about two minutes and writes a report"
+            "run: no specification is given; "
+            "`waylab run demo` measures a proxy for about two minutes and writes a report"
         )
     if arguments.spec and arguments.resume:
-        raise LabError(f"run: {arguments.spec} and --resume are given; give either a specification or --resume")
+        raise LabError(
+            f"run: {arguments.spec} and --resume are given; give either a specification or --resume"
+        )
     if arguments.spec:
         arguments.spec = shipped(arguments.spec)
     console = Console(stderr=True, highlight=False)
