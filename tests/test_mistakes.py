@@ -1,16 +1,19 @@
 """Common mistakes: each has one line that names the value and says what to do, and the documented exit code."""
 
+import io
 import os
 import signal
 import socket
 import subprocess
-import sys
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
 from programs import WAYSTAGE, free_ports
+
+from waylab.cli import main
 
 TABLE = tomllib.loads((Path(__file__).parent / "mistakes.toml").read_text())
 LINE_MAX = 420
@@ -32,23 +35,43 @@ def outcomes(tmp_path_factory):
 
         def outcome(mistake):
             words = [filled(word, places) for word in mistake["run"]]
-            programs = {"waystage": [str(WAYSTAGE)], "waylab": [sys.executable, "-m", "waylab"]}
-            environment = {key: value for key, value in os.environ.items() if key not in UNSET}
-            environment |= {"PYTHONPATH": str(Path(__file__).parent.parent), "WAYSTAGE_BIN": str(WAYSTAGE)}
-            environment |= mistake.get("environment", {})
-            done = subprocess.run(
-                programs[words[0]] + words[1:],
-                cwd=folder,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                timeout=60,
-                check=False,
-            )
-            return done.returncode, done.stdout, done.stderr, places
+            answer = of_the_lab if words[0] == "waylab" else of_the_program
+            return *answer(words[1:], folder, mistake.get("environment", {})), places
 
-        yield dict(zip(map(name_of, TABLE["mistake"]), threads.map(outcome, TABLE["mistake"]), strict=True))
+        programs = [mistake for mistake in TABLE["mistake"] if mistake["run"][0] == "waystage"]
+        lab = [mistake for mistake in TABLE["mistake"] if mistake["run"][0] == "waylab"]
+        found = threads.map(outcome, programs)
+        # In this process, because starting Python and the lab takes longer than all of them.
+        yield {name_of(mistake): outcome(mistake) for mistake in lab} | dict(
+            zip(map(name_of, programs), found, strict=True)
+        )
+
+
+def of_the_program(words, folder, more):
+    done = subprocess.run(
+        [str(WAYSTAGE), *words],
+        cwd=folder,
+        env={key: value for key, value in os.environ.items() if key not in UNSET} | more,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def of_the_lab(words, folder, more):
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.chdir(folder)
+        for name, value in {"WAYSTAGE_BIN": str(WAYSTAGE), **more}.items():
+            patch.setenv(name, value)
+        try:
+            code = main(words)
+        except SystemExit as error:
+            code = error.code
+    return code, out.getvalue(), err.getvalue()
 
 
 def filled(text, places):
