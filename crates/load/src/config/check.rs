@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn contradictions_are_one_line_that_names_the_flag() {
         assert!(refusal(|config| config.servers.clear()).contains("--server"));
-        assert!(refusal(|config| config.threads = 2).contains("--clients 1 is a total"));
+        assert!(refusal(|config| config.threads = 2).contains("--clients 1 is the total"));
         assert!(refusal(|config| (config.ratio_set, config.ratio_get) = (0, 0)).contains("--ratio 0:0"));
         assert!(refusal(|config| config.key_minimum = 20_000).contains("--key-maximum 10000 is below"));
         assert!(refusal(|config| config.pipeline = 0).contains("--pipeline"));

@@ -11,9 +11,6 @@ pub(super) struct MessagesFlags {
     /// Connect to this database: postgres://USER:PASSWORD@HOST:PORT/NAME, or libpq's form such as host=/run/postgresql.
     #[arg(long, value_name = "URL")]
     database: Option<String>,
-    /// Use TLS to the database. Its certificate must be signed by one of these authorities (PEM) and name its host.
-    #[arg(help_heading = "TLS", long, value_name = "FILE")]
-    database_authority: Option<PathBuf>,
     /// Listen on this address; port 0 selects a free port [default: 127.0.0.1:8080].
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<String>,
@@ -63,6 +60,9 @@ pub(super) struct MessagesFlags {
     /// Close a connection if the client reads nothing of a reply for this time [default: 30s].
     #[arg(help_heading = "Limits", long, value_name = "TIME", value_parser = quantity::duration)]
     unread_timeout: Option<Duration>,
+    /// Use TLS to the database. Its certificate must be signed by one of these authorities (PEM) and name its host.
+    #[arg(help_heading = "TLS", long, value_name = "FILE")]
+    database_authority: Option<PathBuf>,
     /// Serve clients over TLS: PEM, the certificate first, then intermediate certificates.
     #[arg(help_heading = "TLS", long, value_name = "FILE", alias = "tls-cert")]
     tls_certificate: Option<PathBuf>,
