@@ -18,6 +18,8 @@ from artefact import PROJECT, ROOT, VERSION, glibc, source_date, stripped
 INFO = f"waystage-{VERSION}.dist-info"
 # The package data of pyproject.toml.
 SUFFIXES = {".py", ".typed", ".css", ".js", ".html"}
+# `waylab.cli.shipped` finds them by name.
+EXPERIMENTS = ("demo", "smoke")
 
 
 def tag(binary: Path) -> str:
@@ -47,6 +49,8 @@ def contents(binary: Path) -> dict[str, bytes]:
     }
     kind = f"Wheel-Version: 1.0\nGenerator: waystage\nRoot-Is-Purelib: false\nTag: {tag(binary)}\n"
     scripts = "".join(f"{name} = {target}\n" for name, target in PROJECT["scripts"].items())
+    for name in EXPERIMENTS:
+        files[f"waylab/experiments/{name}.toml"] = (ROOT / f"experiments/{name}.toml").read_bytes()
     return files | {
         f"waystage-{VERSION}.data/scripts/waystage": binary.read_bytes(),
         f"{INFO}/METADATA": metadata().encode(),

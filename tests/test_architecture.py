@@ -580,3 +580,12 @@ def test_every_dependency_has_its_reason():
         for line in project["dependencies"] + project["optional-dependencies"]["dev"]
     }
     assert (set(workspace) - set(CRATES)) | python <= named
+
+
+def test_no_program_panics_if_nobody_reads_its_standard_error():
+    # `eprint!` and `eprintln!` do; `testkit` is for tests.
+    prints = re.compile(r"\beprint(?:ln)?!\(")
+    sources = list((ROOT / "crates").glob("*/src/**/*.rs"))
+    assert len(sources) > 100
+    found = [str(path.relative_to(ROOT)) for path in sources if prints.search(path.read_text())]
+    assert [path for path in found if not path.startswith("crates/testkit/")] == []

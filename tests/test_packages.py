@@ -21,6 +21,8 @@ import sbom
 import wheel
 from programs import ROOT, WAYSTAGE, free_ports, missing
 
+from waylab.cli.shipped import SHIPPED
+
 UNITS = sorted((ROOT / "packaging/systemd").glob("*.service"))
 PATIENCE_S = 60.0
 
@@ -73,9 +75,9 @@ def test_the_wheel_has_both_commands_and_measures(environment, tmp_path):
     )
     assert Path(where.strip()).is_relative_to(environment.parent)
     assert run(environment / "waystage", "--version") == f"waystage {artefact.VERSION}\n"
-    shutil.copyfile(ROOT / "experiments/smoke.toml", tmp_path / "smoke.toml")
+    assert "trials, about" in run(environment / "waylab", "plan", "demo", cwd=tmp_path, env=variables)
     # Without the variable and without `waystage` on the path: the lab finds the one of its own wheel.
-    out = run(environment / "waylab", "run", "smoke.toml", cwd=tmp_path, env=variables)
+    out = run(environment / "waylab", "run", "smoke", cwd=tmp_path, env=variables)
     report = only(tmp_path, "results/*/report.html")
     assert "report:" in out and "smoke" in report.read_text()
     described = json.loads(only(tmp_path, "results/*/environment.json").read_text())
@@ -85,7 +87,8 @@ def test_the_wheel_has_both_commands_and_measures(environment, tmp_path):
 def test_the_wheel_is_complete_and_the_same_each_time(packages, tmp_path):
     names = zipfile.ZipFile(only(packages, "*.whl")).namelist()
     tracked = run("git", "ls-files", "waylab", cwd=ROOT).split()
-    assert {name for name in names if name.startswith("waylab/")} == set(tracked)
+    shipped = {f"waylab/experiments/{name}.toml" for name in SHIPPED}
+    assert {name for name in names if name.startswith("waylab/")} == set(tracked) | shipped
     first, second = (wheel.build(WAYSTAGE, tmp_path / name) for name in "ab")
     assert first.read_bytes() == second.read_bytes()
 

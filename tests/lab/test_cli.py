@@ -24,7 +24,7 @@ def outcome(capsys, *arguments):
     [
         ([], "the following arguments are required: COMMAND"),
         (["fly"], "invalid choice"),
-        (["run"], "give either a specification or --resume"),
+        (["run"], "no specification is given; `waylab run demo` measures a proxy"),
         (["run", "none.toml"], "none.toml: no such specification"),
         (["run", "a.toml", "--resume", "b"], "give either a specification or --resume"),
         (["run", "--resume", "none"], "none: no such run folder"),

@@ -13,6 +13,7 @@ from waylab.cli.block_rule import TrialJudge, least_blocks
 from waylab.cli.interrupt import Interrupt
 from waylab.cli.noise import measure_noise
 from waylab.cli.progress import Progress
+from waylab.cli.shipped import shipped
 from waylab.errors import LabError
 from waylab.plan import Plan, make_plan
 from waylab.predict import check_models, predict
@@ -28,8 +29,17 @@ EXIT_NOTHING_USABLE = 1
 
 def run(arguments: argparse.Namespace) -> int:
     """Run trials, then analyse, predict and report."""
-    if (arguments.spec is None) == (arguments.resume is None):
-        raise LabError("run: give either a specification or --resume with a run folder")
+    if arguments.spec is None and arguments.resume is None:
+        raise LabError(
+            "run: no specification is given; "
+            "`waylab run demo` measures a proxy for about two minutes and writes a report"
+        )
+    if arguments.spec and arguments.resume:
+        raise LabError(
+            f"run: {arguments.spec} and --resume are given; give either a specification or --resume"
+        )
+    if arguments.spec:
+        arguments.spec = shipped(arguments.spec)
     console = Console(stderr=True, highlight=False)
     if arguments.resume:
         campaign = resume_run(arguments.resume)
@@ -86,7 +96,7 @@ def _read(path: Path, scale: str = FULL) -> Spec:
 
 def plan(arguments: argparse.Namespace) -> int:
     """Show the plan."""
-    spec = _read(arguments.spec, arguments.scale)
+    spec = _read(shipped(arguments.spec), arguments.scale)
     planned = make_plan(spec)
     console = Console(highlight=False)
     console.print(f"[bold]{escape(spec.name)}[/bold]  {escape(spec.question)}")

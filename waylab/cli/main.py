@@ -77,7 +77,11 @@ def _parser() -> argparse.ArgumentParser:
 
     run = parts.add_parser("run", help="run an experiment, analyse it and write its report")
     run.add_argument(
-        "spec", type=Path, nargs="?", metavar="SPEC", help="specification of an experiment, a TOML file"
+        "spec",
+        type=Path,
+        nargs="?",
+        metavar="SPEC",
+        help="specification of an experiment, a TOML file; or demo, the demonstration, or smoke, a shorter one",
     )
     run.add_argument("--resume", type=Path, metavar="RUN", help="continue a run that was stopped")
     run.add_argument(

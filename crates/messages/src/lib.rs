@@ -11,6 +11,7 @@
 mod config;
 mod embedded;
 mod migrate;
+mod standard_error;
 mod start;
 
 mod http {

@@ -20,6 +20,7 @@ use crate::path::dispatch::Dispatcher;
 use crate::path::health::Health;
 use crate::path::long_polls::LongPolls;
 use crate::path::memory::Memory;
+use crate::standard_error::report;
 use clock::Clock;
 use net::ServerTls;
 use records::WriterTotals;
@@ -43,7 +44,7 @@ pub enum MessagesError {
     #[error("cannot start threads: {0}")]
     Threads(std::io::Error),
     /// The address cannot be used.
-    #[error("{0}: cannot listen: {1}")]
+    #[error("cannot listen on {0}: {1}; give another --listen")]
     Listen(String, std::io::Error),
     /// A setting has an invalid value.
     #[error("{0}")]
@@ -284,7 +285,7 @@ fn connect_once(runtime: &Runtime, database: &Database, clock: &Clock) -> Result
         Ok(_) => Ok(true),
         Err(error) if error.is_lasting() => Err(MessagesError::Database(error.to_string())),
         Err(error) => {
-            eprintln!("waystage: messages: the database is unreachable, trying again later: {error}");
+            report(format_args!("waystage: messages: the database is unreachable, trying again later: {error}"));
             Ok(false)
         }
     }
@@ -324,8 +325,13 @@ fn load_tls(config: &Config) -> Result<Option<Arc<ServerConfig>>, MessagesError>
 
 /// The database of a configuration.
 pub(crate) fn database(config: &Config) -> Result<Database, MessagesError> {
-    Database::parse(&config.database, config.database_authority.as_deref(), config.replication_timeout)
-        .map_err(|error| MessagesError::Setting(format!("--database: {error}")))
+    Database::parse(&config.database, config.database_authority.as_deref(), config.replication_timeout).map_err(
+        |error| {
+            MessagesError::Setting(format!(
+                "--database: {error}; give postgres://USER:PASSWORD@HOST:PORT/NAME or host=/run/postgresql"
+            ))
+        },
+    )
 }
 
 fn threads(config: &Config) -> usize {

@@ -51,6 +51,8 @@ enum Fault {
     NoHost,
     #[error("the host is neither a name nor an IP address")]
     Host,
+    #[error("this is a URL")]
+    Url,
     #[error("an IPv6 address needs brackets")]
     Brackets,
     #[error("it has no path")]
@@ -150,6 +152,7 @@ fn host_port(text: &str) -> Result<HostPort, Fault> {
     }
     match host {
         "" => Err(Fault::NoHost),
+        _ if host.contains("//") => Err(Fault::Url),
         _ if host.contains(':') => Err(Fault::Brackets),
         _ if is_name(host) => Ok(HostPort { host: host.into(), port: number }),
         _ => Err(Fault::Host),
@@ -229,7 +232,7 @@ mod tests {
             (":11211", "it has no host"),
             ("tls::11211", "it has no host"),
             ("::1:11211", "an IPv6 address needs brackets"),
-            ("http://localhost:80", "an IPv6 address needs brackets"),
+            ("http://localhost:80", "this is a URL"),
             ("[::1:11211", "the host is neither"),
             ("[localhost]:11211", "the host is neither"),
             ("[]:11211", "the host is neither"),

@@ -15,10 +15,22 @@ pub(crate) const BACKLOG: i32 = 1024;
 pub enum BindError {
     #[error("{name:?} is not HOST:PORT that resolves to an address: {source}")]
     Resolve { name: String, source: io::Error },
-    #[error("cannot listen on {address}: {source}")]
+    #[error("cannot listen on {address}: {source}{}", advice(source))]
     Listen { address: SocketAddr, source: io::Error },
-    #[error("cannot listen on {address}: {source}")]
+    #[error("cannot listen on {address}: {source}{}", advice(source))]
     Address { address: Address, source: io::Error },
+}
+
+/// What to do about an address on which this process cannot listen.
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "; stop the program that uses it, or give another port",
+        io::ErrorKind::AddrNotAvailable => "; give an address of this machine",
+        io::ErrorKind::PermissionDenied => {
+            "; a port below 1024 needs root, and a socket file needs a folder that may be written"
+        }
+        _ => "",
+    }
 }
 
 /// The first address of `host:port`.

@@ -103,8 +103,10 @@ impl Writer {
             let outcome = write_batches(&receiver, file);
             if let Err(error) = &outcome {
                 // `close` returns the error too, but possibly weeks later. It must not wait if nobody reads the message.
-                let line = format!("{shown}: {error}; no further records are written, dropped records are counted");
-                let _ = std::thread::Builder::new().spawn(move || eprintln!("waystage: {line}"));
+                let line = format!(
+                    "waystage: {shown}: {error}; no further records are written, dropped records are counted\n"
+                );
+                let _ = std::thread::Builder::new().spawn(move || drop(io::stderr().write_all(line.as_bytes())));
             }
             outcome
         };

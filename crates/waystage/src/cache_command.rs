@@ -1,6 +1,8 @@
 //! `waystage cache`: a memcached-compatible server with a configured service time.
 
+use crate::command_line::host_port;
 use crate::ready::{StopSignals, announce};
+use crate::standard_error::report;
 use cache::{Config, RecordsConfig, ServiceTime, Stall};
 use clap::Args;
 use clock::Clock;
@@ -11,7 +13,7 @@ use std::process::ExitCode;
 #[derive(Debug, Args)]
 pub(crate) struct CacheArguments {
     /// Address to listen on; port 0 takes a free port.
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:11211")]
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:11211", value_parser = host_port)]
     listen: String,
     /// Memory for items; beyond it the least recently used items are evicted.
     #[arg(long, value_name = "SIZE", default_value = "64m", value_parser = quantity::bytes)]
@@ -20,7 +22,7 @@ pub(crate) struct CacheArguments {
     #[arg(long, value_name = "DISTRIBUTION", default_value = "none", value_parser = service_time)]
     service_time: ServiceTime,
     /// Virtual workers that serve one common queue.
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    #[arg(long, value_name = "NUMBER", default_value = "1", value_parser = workers)]
     workers: usize,
     /// Pause the whole server for LENGTH at the end of every PERIOD, as a garbage collection would: 200ms:1s.
     #[arg(long, value_name = "LENGTH:PERIOD", value_parser = stall)]
@@ -61,9 +63,14 @@ pub(crate) fn run(arguments: &CacheArguments) -> Result<ExitCode, String> {
     running.stop();
     let totals = running.join().map_err(|error| error.to_string())?;
     if totals.records_dropped > 0 {
-        eprintln!("waystage: {} records were dropped because the disk was too slow", totals.records_dropped);
+        report(format_args!("waystage: {} records were dropped because the disk was too slow", totals.records_dropped));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn workers(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|number| (1..=65_536).contains(number));
+    number.ok_or_else(|| "give a number from 1 to 65536".into())
 }
 
 /// Parses the length and the period of the pauses.

@@ -1,5 +1,6 @@
 //! `waystage health`: asks a running proxy or message service whether it is ready. Containers without a shell need it.
 
+use crate::command_line::host_port;
 use clap::Args;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -16,7 +17,7 @@ const STATUS_LINE_MAX: u64 = 256;
 #[command(after_help = "Exit codes: 0 ready (a status of 2xx), 1 not ready or not reachable, 2 invalid arguments.")]
 pub(crate) struct HealthArguments {
     /// The address of a proxy's --metrics, or of a message service.
-    #[arg(value_name = "HOST:PORT")]
+    #[arg(value_name = "HOST:PORT", value_parser = host_port)]
     address: String,
     /// The path: /readyz, or /healthz.
     #[arg(long, value_name = "PATH", default_value = "/readyz")]
@@ -27,7 +28,8 @@ pub(crate) struct HealthArguments {
 pub(crate) fn run(arguments: &HealthArguments) -> Result<ExitCode, String> {
     let HealthArguments { address, path } = arguments;
     let line = status_line(address, path).map_err(|error| format!("{address}: no reply to GET {path}: {error}"))?;
-    println!("{line}");
+    // The reader may have exited; the exit code is the answer.
+    let _ = writeln!(std::io::stdout(), "{line}");
     let is_ready = line.split(' ').nth(1).is_some_and(|status| status.starts_with('2'));
     Ok(if is_ready { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

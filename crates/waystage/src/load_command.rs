@@ -4,6 +4,7 @@ mod agent;
 mod arguments;
 mod control_arguments;
 mod controller;
+pub(crate) mod memtier;
 mod merge;
 mod messages;
 mod output;
@@ -12,6 +13,7 @@ mod secret;
 mod trace;
 mod values;
 
+use crate::standard_error::report;
 use arguments::RunArguments;
 use clap::{Args, Subcommand};
 use clock::Clock;
@@ -64,7 +66,7 @@ fn run_once(mut arguments: RunArguments) -> Result<ExitCode, String> {
     let shows_progress = !arguments.quiet && io::stderr().is_terminal();
     let (output, metrics_address) = (arguments.output.clone(), arguments.metrics.take());
     if let Err(line) = arguments.messages.check() {
-        eprintln!("waystage: {line}");
+        report(format_args!("waystage: {line}"));
         return Ok(ExitCode::from(2));
     }
     let tokens = arguments.messages.tokens()?;
@@ -73,15 +75,15 @@ fn run_once(mut arguments: RunArguments) -> Result<ExitCode, String> {
         messages.tokens = tokens;
     }
     if let Err(line) = config.check() {
-        eprintln!("waystage: {line}");
+        report(format_args!("waystage: {line}"));
         return Ok(ExitCode::from(2));
     }
     for line in config.warnings() {
-        eprintln!("waystage: note: {line}");
+        report(format_args!("waystage: note: {line}"));
     }
     let metrics = metrics_address.map(|address| Metrics::start(&address, &config)).transpose()?;
     if let Some(address) = metrics.as_ref().and_then(Metrics::address) {
-        eprintln!("waystage: metrics at http://{address}/metrics");
+        report(format_args!("waystage: metrics at http://{address}/metrics"));
     }
     let files = OutputFiles::create(&output)?;
     let stop = stop_flag()?;
@@ -93,7 +95,7 @@ fn run_once(mut arguments: RunArguments) -> Result<ExitCode, String> {
             _ => {}
         }
         match progress {
-            Progress::Note(line) => eprintln!("waystage: note: {}", printable(line)),
+            Progress::Note(line) => report(format_args!("waystage: note: {}", printable(line))),
             progress if shows_progress => show(progress, offered_per_s),
             _ => {}
         }
@@ -114,7 +116,7 @@ fn finish(summary: &Summary, files: OutputFiles) -> Result<ExitCode, String> {
     files.write(summary)?;
     // On a terminal the verdict is already the last line.
     if !summary.valid && !io::stdout().is_terminal() {
-        eprintln!("waystage: the run is not valid: {}", printable(&summary.reasons.join("; ")));
+        report(format_args!("waystage: the run is not valid: {}", printable(&summary.reasons.join("; "))));
     }
     Ok(if summary.valid { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -132,9 +134,9 @@ fn stop_flag() -> Result<Arc<AtomicBool>, String> {
 
 fn show(progress: Progress<'_>, offered_per_s: Option<f64>) {
     match progress {
-        Progress::Prefill { keys, of } => eprintln!("prefill: {keys} of {of} keys"),
-        Progress::Stage { what, done, of } => eprintln!("{what}: {done} of {of}"),
+        Progress::Prefill { keys, of } => report(format_args!("prefill: {keys} of {of} keys")),
+        Progress::Stage { what, done, of } => report(format_args!("{what}: {done} of {of}")),
         Progress::Part(_) | Progress::Note(_) => {}
-        Progress::Second(second) => eprintln!("{}", load::render_second(second, offered_per_s)),
+        Progress::Second(second) => report(format_args!("{}", load::render_second(second, offered_per_s))),
     }
 }

@@ -7,6 +7,7 @@
 mod activation;
 #[cfg(feature = "cache")]
 mod cache_command;
+mod command_line;
 mod health_command;
 #[cfg(feature = "link")]
 mod link_command;
@@ -24,6 +25,7 @@ mod records_command;
 mod service_manager;
 #[cfg(feature = "simulate")]
 mod simulate_command;
+mod standard_error;
 #[cfg(feature = "proxy")]
 mod transport_arguments;
 #[cfg(feature = "load")]
@@ -31,6 +33,7 @@ mod variates_command;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
+use standard_error::report;
 use std::process::ExitCode;
 
 /// A command that depends on a feature: its name, the feature, and whether this binary has it.
@@ -53,6 +56,14 @@ struct Arguments {
     #[command(subcommand)]
     command: Command,
 }
+
+/// What the standard library says about a text that is not a number, and what to do about it.
+const NUMBERS: [(&str, &str); 4] = [
+    ("invalid digit found in string", "give a whole number, for example 4"),
+    ("cannot parse integer from empty string", "give a whole number, for example 4"),
+    ("number too large to fit in target type", "the number is too large"),
+    ("invalid float literal", "give a number, for example 0.5"),
+];
 
 /// The commands of this binary.
 #[derive(Debug, Subcommand)]
@@ -118,7 +129,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(line) => {
-            eprintln!("waystage: {line}");
+            report(format_args!("waystage: {line}"));
             ExitCode::FAILURE
         }
     }
@@ -131,11 +142,23 @@ fn usage(error: &clap::Error) -> ExitCode {
         let _ = error.print();
         return ExitCode::SUCCESS;
     }
-    match missing_command(error, &OPTIONAL_COMMANDS) {
-        Some(line) => eprintln!("waystage: {line}"),
-        None => eprintln!("waystage: {} (see --help)", one_line(error)),
+    match missing_command(error, &OPTIONAL_COMMANDS).or_else(|| memtier_hint(error)) {
+        Some(line) => report(format_args!("waystage: {line}")),
+        None => report(format_args!("waystage: {} (see --help)", one_line(error))),
     }
     ExitCode::from(2)
+}
+
+/// The line for flags of memtier_benchmark, which `waystage load` spells differently.
+#[cfg(feature = "load")]
+fn memtier_hint(error: &clap::Error) -> Option<String> {
+    let mut arguments = command_line::command_line().into_iter().skip(1);
+    (arguments.next()? == "load").then(|| load_command::memtier::hint(error, arguments)).flatten()
+}
+
+#[cfg(not(feature = "load"))]
+fn memtier_hint(_: &clap::Error) -> Option<String> {
+    None
 }
 
 /// The line for a command that exists but was not built in.
@@ -153,7 +176,11 @@ fn missing_command(error: &clap::Error, commands: &[OptionalCommand]) -> Option<
 
 /// The mistake in the arguments, without the usage.
 fn one_line(error: &clap::Error) -> String {
-    let text = error.render().to_string();
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return "no command is given; for example: waystage proxy --server 127.0.0.1:11211".into();
+    }
+    // The standard library's texts do not say what is right.
+    let text = NUMBERS.iter().fold(error.render().to_string(), |text, (from, to)| text.replace(from, to));
     let lines: Vec<&str> = text.lines().take_while(|line| !line.starts_with("Usage:")).map(str::trim).collect();
     let line = lines.join(" ").replace("  ", " ");
     line.trim().trim_start_matches("error: ").trim_end_matches("For more information, try '--help'.").trim().into()

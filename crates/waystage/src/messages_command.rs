@@ -4,6 +4,7 @@ mod flags;
 mod migrate;
 
 use crate::ready::{StopSignals, announce};
+use crate::standard_error::report;
 use clap::{Args, Subcommand};
 use clock::Clock;
 use flags::MessagesFlags;
@@ -54,7 +55,7 @@ pub(crate) fn run(arguments: &MessagesArguments) -> Result<ExitCode, String> {
     let mut config = match config(arguments) {
         Ok(config) => config,
         Err(line) => {
-            eprintln!("waystage: {line}");
+            report(format_args!("waystage: {line}"));
             return Ok(ExitCode::from(2));
         }
     };
@@ -62,7 +63,7 @@ pub(crate) fn run(arguments: &MessagesArguments) -> Result<ExitCode, String> {
     // The URL of a private database is known only after its start.
     let database = if arguments.embedded { "host=/nowhere".into() } else { config.database.clone() };
     if let Err(error) = messages::check(&Config { database, ..config.clone() }) {
-        eprintln!("waystage: {error}");
+        report(format_args!("waystage: {error}"));
         return Ok(ExitCode::from(2));
     }
     if arguments.check {
@@ -71,13 +72,13 @@ pub(crate) fn run(arguments: &MessagesArguments) -> Result<ExitCode, String> {
     }
     fit_into_descriptors(&mut config)?;
     if arguments.flags.shows_password() {
-        eprintln!(
+        report(format_args!(
             "waystage: messages: the password in --database is visible in the list of processes; use `database` in --config FILE, or WAYSTAGE_DATABASE"
-        );
+        ));
     }
     let mut signals = StopSignals::take_over_with_reload()?;
     if is_null {
-        eprintln!("waystage: messages: MEASURING MODE: there is no database, and all messages are lost");
+        report(format_args!("waystage: messages: MEASURING MODE: there is no database, and all messages are lost"));
     }
     // Stops after the service, whatever happens in between.
     let embedded = match arguments.embedded {
@@ -104,9 +105,11 @@ pub(crate) fn run(arguments: &MessagesArguments) -> Result<ExitCode, String> {
 /// Reads tokens and certificates again. If the configuration has an error, nothing changes.
 fn reload(running: &RunningService, arguments: &MessagesArguments) {
     match config(arguments).and_then(|config| running.reload(&config).map_err(|error| error.to_string())) {
-        Ok(()) => eprintln!("waystage: messages: tokens and certificates were read again"),
+        Ok(()) => report(format_args!("waystage: messages: tokens and certificates were read again")),
         Err(line) => {
-            eprintln!("waystage: messages: not reloaded; the previous tokens and certificates stay valid: {line}");
+            report(format_args!(
+                "waystage: messages: not reloaded; the previous tokens and certificates stay valid: {line}"
+            ));
         }
     }
 }

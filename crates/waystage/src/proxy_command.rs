@@ -3,6 +3,7 @@
 mod changes;
 mod convert;
 mod events;
+mod first_steps;
 mod flags;
 mod key_route;
 mod overrides;
@@ -15,6 +16,7 @@ mod summary;
 
 use crate::activation::activated;
 use crate::ready::announce;
+use crate::standard_error::report;
 use crate::transport_arguments::TransportArguments;
 use clap::{Args, Subcommand};
 use flags::{PoolFlags, ProxyFlags};
@@ -136,7 +138,7 @@ fn check(config: &Config) -> ExitCode {
 
 /// Prints one line about an invalid configuration, as for invalid arguments.
 fn invalid(line: &str) -> ExitCode {
-    eprintln!("waystage: {line}");
+    report(format_args!("waystage: {line}"));
     ExitCode::from(2)
 }
 

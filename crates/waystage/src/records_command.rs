@@ -1,5 +1,6 @@
 //! `waystage records dump`: prints a record file as comma-separated values.
 
+use crate::standard_error::report;
 use clap::{Args, Subcommand};
 use records::{FIELDS, Reader};
 use std::io::{self, BufWriter, Write};
@@ -34,11 +35,11 @@ pub(crate) fn run(arguments: &RecordsArguments) -> Result<ExitCode, String> {
     let RecordsCommand::Dump { file, partial, limit } = &arguments.command;
     let reader = Reader::open(file, *partial).map_err(|error| error.to_string())?;
     if reader.lost > 0 {
-        eprintln!(
+        report(format_args!(
             "waystage: {}: {} jobs were lost, which is a bug in the program that wrote it",
             file.display(),
             reader.lost
-        );
+        ));
     }
     match dump(&reader, limit.unwrap_or(usize::MAX), BufWriter::new(io::stdout().lock())) {
         // The reader of a pipe may exit early, as `head` does.

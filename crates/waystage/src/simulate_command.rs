@@ -1,5 +1,6 @@
 //! `waystage simulate`: reads a model, runs replications on all cores, and reports the result on the terminal and in a file.
 
+use crate::standard_error::report;
 use clap::Args;
 use clock::Clock;
 use quantity::duration;
@@ -118,7 +119,7 @@ pub(crate) fn run(arguments: &SimulateArguments) -> Result<ExitCode, String> {
     let simulation = match outcome {
         Ok(simulation) => simulation,
         Err(error @ SimulateError::Setting(..)) => {
-            eprintln!("waystage: {error}");
+            report(format_args!("waystage: {error}"));
             return Ok(ExitCode::from(2));
         }
         Err(error) => return Err(error.to_string()),

@@ -11,16 +11,16 @@ use std::time::Duration;
 #[derive(Debug, Args)]
 pub(crate) struct TransportArguments {
     /// How often the proxy resolves the names of servers; 0s: only after a connection has failed [default: 30s].
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(help_heading = "Names and restarts", long, value_name = "TIME", value_parser = duration)]
     resolve_every: Option<Duration>,
     /// Unix socket through which a new process can take over the listening sockets.
-    #[arg(long, value_name = "PATH")]
+    #[arg(help_heading = "Names and restarts", long, value_name = "PATH")]
     control: Option<PathBuf>,
     /// Take over the listening sockets of the proxy with this --control socket, so that no client is refused.
-    #[arg(long, value_name = "PATH")]
+    #[arg(help_heading = "Names and restarts", long, value_name = "PATH")]
     pub(crate) take_over: Option<PathBuf>,
     /// How long clients can stay connected after a new process has taken over [default: 30s].
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(help_heading = "Names and restarts", long, value_name = "TIME", value_parser = duration)]
     hand_over_wait: Option<Duration>,
     #[command(flatten)]
     tls: TlsArguments,
@@ -30,26 +30,26 @@ pub(crate) struct TransportArguments {
 #[derive(Debug, Args)]
 struct TlsArguments {
     /// The proxy's server certificate, for `--listen tls:HOST:PORT`, followed by the intermediate certificates (PEM).
-    #[arg(long = "tls-certificate", value_name = "FILE")]
+    #[arg(help_heading = "TLS", long = "tls-certificate", value_name = "FILE")]
     certificate: Option<PathBuf>,
     /// Private key of this certificate (PEM).
-    #[arg(long = "tls-key", value_name = "FILE")]
+    #[arg(help_heading = "TLS", long = "tls-key", value_name = "FILE")]
     key: Option<PathBuf>,
     /// Accept only clients with a certificate signed by this authority (PEM).
-    #[arg(long = "tls-client-authority", value_name = "FILE")]
+    #[arg(help_heading = "TLS", long = "tls-client-authority", value_name = "FILE")]
     client_authority: Option<PathBuf>,
     /// Timeout of a client's TLS handshake [default: 5s].
-    #[arg(long = "tls-handshake-timeout", value_name = "TIME", value_parser = duration)]
+    #[arg(help_heading = "TLS", long = "tls-handshake-timeout", value_name = "TIME", value_parser = duration)]
     handshake_timeout: Option<Duration>,
     /// Authority that must have signed the certificates of servers at `tls:HOST:PORT` (PEM). A certificate must be valid
     /// for the host in the address.
-    #[arg(long = "tls-backend-authority", value_name = "FILE")]
+    #[arg(help_heading = "TLS", long = "tls-backend-authority", value_name = "FILE")]
     backend_authority: Option<PathBuf>,
     /// The proxy's client certificate, for servers that request one (PEM).
-    #[arg(long = "tls-backend-certificate", value_name = "FILE")]
+    #[arg(help_heading = "TLS", long = "tls-backend-certificate", value_name = "FILE")]
     backend_certificate: Option<PathBuf>,
     /// Private key of this certificate (PEM).
-    #[arg(long = "tls-backend-key", value_name = "FILE")]
+    #[arg(help_heading = "TLS", long = "tls-backend-key", value_name = "FILE")]
     backend_key: Option<PathBuf>,
 }
 

@@ -1,5 +1,6 @@
 //! `waystage variates`: prints random variates, or keys of an access pattern, or describes either.
 
+use crate::standard_error::report;
 use clap::{Args, ValueEnum};
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -69,7 +70,7 @@ pub(crate) fn run(arguments: &VariatesArguments) -> Result<ExitCode, String> {
     let source = match source(arguments) {
         Ok(source) => source,
         Err(line) => {
-            eprintln!("waystage: {line}");
+            report(format_args!("waystage: {line}"));
             return Ok(ExitCode::from(2));
         }
     };

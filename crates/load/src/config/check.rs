@@ -68,12 +68,18 @@ impl Config {
         let prefix_is_text = self.key_prefix.bytes().all(|byte| byte.is_ascii_graphic());
         vec![
             (self.servers.is_empty(), "no server to load; give --server HOST:PORT".to_owned()),
-            (self.threads == 0 || self.threads > THREADS_MAX, format!("--threads must be 1 to {THREADS_MAX}")),
+            (
+                self.threads == 0 || self.threads > THREADS_MAX,
+                format!("--threads {} must be 1 to {THREADS_MAX}", self.threads),
+            ),
             (
                 self.clients < self.threads,
-                format!("--clients {} is a total and cannot be shared by --threads {}", self.clients, self.threads),
+                format!(
+                    "--clients {} is the total over --threads {}; give at least one client for each thread",
+                    self.clients, self.threads
+                ),
             ),
-            (self.clients > CLIENTS_MAX, format!("--clients must be at most {CLIENTS_MAX}")),
+            (self.clients > CLIENTS_MAX, format!("--clients {} must be at most {CLIENTS_MAX}", self.clients)),
             (
                 self.ratio_set == 0 && self.ratio_get == 0,
                 "--ratio 0:0 leaves nothing to send; it is set:get, for example 1:10".to_owned(),
@@ -93,11 +99,11 @@ impl Config {
             ),
             (
                 self.multi_key_get == 0 || self.multi_key_get > MULTI_KEY_GET_MAX,
-                format!("--multi-key-get must be 1 to {MULTI_KEY_GET_MAX}"),
+                format!("--multi-key-get {} must be 1 to {MULTI_KEY_GET_MAX}", self.multi_key_get),
             ),
             (
                 self.pipeline == 0 || self.pipeline > PIPELINE_MAX,
-                format!("--pipeline must be 1 to {PIPELINE_MAX}; 1 is one request at a time"),
+                format!("--pipeline {} must be 1 to {PIPELINE_MAX}; 1 is one request at a time", self.pipeline),
             ),
         ]
     }
@@ -233,7 +239,7 @@ mod tests {
     #[test]
     fn contradictions_are_one_line_that_names_the_flag() {
         assert!(refusal(|config| config.servers.clear()).contains("--server"));
-        assert!(refusal(|config| config.threads = 2).contains("--clients 1 is a total"));
+        assert!(refusal(|config| config.threads = 2).contains("--clients 1 is the total"));
         assert!(refusal(|config| (config.ratio_set, config.ratio_get) = (0, 0)).contains("--ratio 0:0"));
         assert!(refusal(|config| config.key_minimum = 20_000).contains("--key-maximum 10000 is below"));
         assert!(refusal(|config| config.pipeline = 0).contains("--pipeline"));

@@ -3,6 +3,7 @@
 use crate::database::liveness::Liveness;
 use crate::path::failure::Failure;
 use crate::path::health::Health;
+use crate::standard_error::report;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,7 +45,9 @@ impl Monitor {
     fn note_tables(&mut self, found: Option<String>, liveness: &Liveness) {
         let Some(found) = found else { return };
         if self.tables.as_ref().is_some_and(|tables| *tables != found) {
-            eprintln!("waystage: messages: the tables have been replaced, or their ids start again; connecting again");
+            report(format_args!(
+                "waystage: messages: the tables have been replaced, or their ids start again; connecting again"
+            ));
             liveness.end_epoch();
         }
         self.tables = Some(found);
@@ -53,9 +56,9 @@ impl Monitor {
     fn note_problem(&mut self, found: Option<String>, health: &Health) {
         if self.problem != found {
             match &found {
-                Some(problem) => eprintln!("waystage: messages: {problem}"),
+                Some(problem) => report(format_args!("waystage: messages: {problem}")),
                 None => {
-                    eprintln!("waystage: messages: the role has all tables and privileges again");
+                    report(format_args!("waystage: messages: the role has all tables and privileges again"));
                     // A service that is not ready may receive no requests that could show it.
                     health.forget_refusals();
                 }

@@ -2,6 +2,7 @@
 
 use crate::database::error::{DatabaseError, one_line};
 use crate::observe::record_file::RecordSink;
+use crate::standard_error::report;
 use clock::{INTERVALS, Interval, Stage, StageClock};
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
@@ -115,7 +116,7 @@ impl Journal {
         };
         // Logs ever more rarely, so that a long outage does not fill the log.
         if first.is_power_of_two() {
-            eprintln!("waystage: messages: the database is unreachable (failure {first}): {reason}");
+            report(format_args!("waystage: messages: the database is unreachable (failure {first}): {reason}"));
         }
     }
 
@@ -127,7 +128,7 @@ impl Journal {
             counts.table_errors
         };
         if number.is_power_of_two() {
-            eprintln!("waystage: messages: the database refuses a statement (failure {number}): {reason}");
+            report(format_args!("waystage: messages: the database refuses a statement (failure {number}): {reason}"));
         }
     }
 
@@ -147,9 +148,9 @@ impl Journal {
             counts.redelivery_failures
         };
         if number.is_power_of_two() {
-            eprintln!(
+            report(format_args!(
                 "waystage: messages: message {id} of queue number {queue} cannot be redelivered (failure {number}): {reason}"
-            );
+            ));
         }
     }
 

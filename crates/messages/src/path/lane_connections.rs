@@ -1,6 +1,7 @@
 //! The database connections of the lanes that share one job queue. `/readyz` and the metrics read them. Lanes change them only when a
 //! connection begins or ends, or when a statement takes long, so they cost requests nothing.
 
+use crate::standard_error::report;
 use clock::{Clock, Nanos};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -87,7 +88,7 @@ impl LaneConnections {
         let mut state = self.lock();
         state.failure = None;
         if std::mem::take(&mut state.is_logged) {
-            eprintln!("waystage: messages: lane {} has a connection to the database again", self.label);
+            report(format_args!("waystage: messages: lane {} has a connection to the database again", self.label));
         }
         state.open += 1;
         state.next_number += 1;
@@ -98,7 +99,7 @@ impl LaneConnections {
     pub(crate) fn note_failure(&self, reason: &str) {
         let mut state = self.lock();
         if state.open == 0 && !std::mem::replace(&mut state.is_logged, true) {
-            eprintln!("waystage: messages: lane {} has no connection to the database: {reason}", self.label);
+            report(format_args!("waystage: messages: lane {} has no connection to the database: {reason}", self.label));
         }
         state.failure = Some(reason.to_string());
     }
@@ -174,7 +175,7 @@ impl OpenLane {
             && let Some(text) = connections.describe_stuck(&state, now)
         {
             state.is_stuck_logged = true;
-            eprintln!("waystage: messages: {text}");
+            report(format_args!("waystage: messages: {text}"));
         }
     }
 
@@ -192,7 +193,7 @@ impl OpenLane {
         self.is_stuck = false;
         state.stuck.remove(&self.number);
         if std::mem::take(&mut state.is_stuck_logged) {
-            eprintln!("waystage: messages: lane {} completes batches of requests again", connections.label);
+            report(format_args!("waystage: messages: lane {} completes batches of requests again", connections.label));
         }
     }
 }

@@ -1,9 +1,11 @@
 //! `waystage load agent`: waits for controllers and does one run after another for them.
 
+use crate::command_line::host_port;
 use crate::load_command::control_arguments::{not_from_controllers, parse};
 use crate::load_command::secret::SecretArguments;
 use crate::load_command::stop_flag;
 use crate::ready;
+use crate::standard_error::report;
 use clap::Args;
 use clock::Clock;
 use load::{Agent, AgentLimits, Config, printable};
@@ -20,7 +22,7 @@ The agent exits on SIGTERM or SIGINT, and ends its current run."
 )]
 pub(crate) struct AgentArguments {
     /// The address to listen on; port 0 picks a free port.
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7411")]
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7411", value_parser = host_port)]
     listen: String,
     #[command(flatten)]
     secret: SecretArguments,
@@ -37,7 +39,7 @@ pub(crate) fn run(arguments: &AgentArguments) -> Result<ExitCode, String> {
     let (stop, clock) = (stop_flag()?, Clock::monotonic());
     let log = |line: &str| {
         if !arguments.quiet {
-            eprintln!("{}", printable(line));
+            report(format_args!("{}", printable(line)));
         }
     };
     let limits = AgentLimits {

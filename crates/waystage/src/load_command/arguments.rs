@@ -1,9 +1,12 @@
 //! The arguments of `waystage load`, and the configuration that follows from them.
 
+use crate::command_line::{command_line, host_port};
 use crate::load_command::messages::MessageArguments;
 use crate::load_command::output::OutputArguments;
 use crate::load_command::trace::TraceArguments;
-use crate::load_command::values::{Shape, distribution, protocol, rate, ratio, shape, share, sizes, think_time};
+use crate::load_command::values::{
+    Shape, distribution, protocol, rate, ratio, seconds, shape, share, sizes, think_time,
+};
 use clap::Args;
 use load::{Arrivals, Config, Protocol, ServerChoice, ThinkTime};
 use quantity::duration;
@@ -33,15 +36,15 @@ Exit codes: 0 the run is valid, 1 the run is invalid or could not start, 2 the a
 )]
 pub(crate) struct RunArguments {
     /// A server. The flag can be repeated; see --distribution.
-    #[arg(long = "server", value_name = "HOST:PORT", required_unless_present = "messages")]
+    #[arg(long = "server", value_name = "HOST:PORT", value_parser = host_port, required_unless_present = "messages")]
     servers: Vec<String>,
     /// How requests are distributed over several servers. ketama: each server owns the keys that libketama gives it,
     /// and every client is connected to all servers. any: every server accepts every key, as several proxies do; each
     /// client uses one server, and the clients are spread evenly over them.
-    #[arg(long, value_name = "ketama|any", default_value = "ketama", value_parser = distribution)]
+    #[arg(help_heading = "Load", long, value_name = "ketama|any", default_value = "ketama", value_parser = distribution)]
     distribution: ServerChoice,
     /// The memcached protocol: get and set (text), or mg and ms (meta).
-    #[arg(long, value_name = "text|meta", default_value = "text", value_parser = protocol)]
+    #[arg(help_heading = "Load", long, value_name = "text|meta", default_value = "text", value_parser = protocol)]
     protocol: Protocol,
     /// Use an open loop with this total rate of requests per second, independent of replies.
     #[arg(long, value_name = "N", value_parser = rate, conflicts_with = "think_time")]
@@ -49,7 +52,7 @@ pub(crate) struct RunArguments {
     /// The arrivals of the open loop [default: poisson]. bursty: Poisson arrivals for ON, then none for OFF; --rate is
     /// the mean over both. gaps: interarrival times from any distribution of times, such as gaps:fb_ia, scaled to the
     /// rate.
-    #[arg(long, value_name = "constant|poisson|bursty:ON:OFF|gaps:TIMES", value_parser = shape, requires = "rate")]
+    #[arg(help_heading = "Load", long, value_name = "constant|poisson|bursty:ON:OFF|gaps:TIMES", value_parser = shape, requires = "rate")]
     arrivals: Option<Shape>,
     /// Clients, each with one request in flight unless --pipeline is given: the total over all threads.
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -59,7 +62,7 @@ pub(crate) struct RunArguments {
     threads: usize,
     /// Poll instead of sleeping. Requests are sent closer to their time and replies are noticed sooner. Each thread
     /// then needs a core of its own.
-    #[arg(long)]
+    #[arg(help_heading = "Load", long)]
     spin: bool,
     /// Ratio of sets to gets. The operation of each request is drawn with it.
     #[arg(long, value_name = "SET:GET", default_value = "1:10", value_parser = ratio)]
@@ -70,51 +73,52 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "SIZES", value_parser = sizes)]
     data_size: Option<variates::Variate>,
     /// Bytes of keys, such as 30 or fb_key. Keys are padded with zeros before their numbers [default: no padding].
-    #[arg(long, value_name = "SIZES", value_parser = sizes)]
+    #[arg(help_heading = "Keys", long, value_name = "SIZES", value_parser = sizes)]
     key_size: Option<variates::Variate>,
     /// The popularity of keys: uniform, sequential, zipf:0.99, gaussian or hot:0.1:0.9 (docs/random-variates.md).
-    #[arg(long, value_name = "PATTERN", default_value = "uniform")]
+    #[arg(help_heading = "Keys", long, value_name = "PATTERN", default_value = "uniform")]
     key_pattern: Popularity,
     /// The smallest key number.
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(help_heading = "Keys", long, value_name = "N", default_value_t = 0)]
     key_minimum: u64,
     /// The largest key number.
-    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    #[arg(help_heading = "Keys", long, value_name = "N", default_value_t = 10_000)]
     key_maximum: u64,
     /// The prefix of every key, before its number.
-    #[arg(long, value_name = "TEXT", default_value = "key-")]
+    #[arg(help_heading = "Keys", long, value_name = "TEXT", default_value = "key-")]
     key_prefix: String,
     /// Keys in each get.
-    #[arg(long, value_name = "K", default_value_t = 1)]
+    #[arg(help_heading = "Keys", long, value_name = "K", default_value_t = 1)]
     multi_key_get: usize,
     /// Requests that each client keeps in flight.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(help_heading = "Load", long, value_name = "N", default_value_t = 1)]
     pipeline: usize,
-    /// Length of the measured window, which starts after the warm-up [default: 10s, or the whole of --trace].
-    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "requests")]
+    /// Length of the measured window, which starts after the warm-up, such as 30s or 2m. A number without a unit is in
+    /// seconds, as in memtier [default: 10s, or the whole of --trace].
+    #[arg(long, value_name = "TIME", value_parser = seconds, conflicts_with = "requests")]
     test_time: Option<Duration>,
     /// Time before the measured window [default: 1s, or 0s with --requests or --trace].
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(help_heading = "Load", long, value_name = "TIME", value_parser = duration)]
     warm_up: Option<Duration>,
     /// Measure this number of requests, issued after the warm-up, instead of a time.
-    #[arg(long, value_name = "N")]
+    #[arg(help_heading = "Load", long, value_name = "N")]
     requests: Option<u64>,
     /// Time between a reply and the client's next request: none, fixed:1ms, exp:1ms (exponential with this mean) or any
     /// other distribution of times (docs/random-variates.md).
-    #[arg(long, value_name = "none|TIMES", default_value = "none", value_parser = think_time)]
+    #[arg(help_heading = "Load", long, value_name = "none|TIMES", default_value = "none", value_parser = think_time)]
     think_time: ThinkTime,
     /// Send sets with noreply. They count as answered when they are written, and their outcome is unknown.
-    #[arg(long)]
+    #[arg(help_heading = "Load", long)]
     noreply: bool,
     /// The seed of all random numbers.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(help_heading = "Load", long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Skip the prefill, which sets every key before the run. The freshness of a key is then checked from its first
     /// acknowledged set on.
-    #[arg(long)]
+    #[arg(help_heading = "Load", long)]
     no_prefill: bool,
     /// Close a connection if its oldest request has no reply after this time.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    #[arg(help_heading = "Load", long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     reply_timeout: Duration,
     #[command(flatten)]
     trace: TraceArguments,
@@ -123,23 +127,23 @@ pub(crate) struct RunArguments {
     #[command(flatten)]
     pub(crate) output: OutputArguments,
     /// Write records of sampled requests to a file in this directory.
-    #[arg(long, value_name = "DIR")]
+    #[arg(help_heading = "Output", long, value_name = "DIR")]
     records: Option<PathBuf>,
     /// Record one request in N.
-    #[arg(long, value_name = "N", default_value_t = 100)]
+    #[arg(help_heading = "Output", long, value_name = "N", default_value_t = 100)]
     sample: u32,
     /// Serve metrics for Prometheus on this address during the run.
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(help_heading = "Output", long, value_name = "HOST:PORT", value_parser = host_port)]
     pub(crate) metrics: Option<String>,
     /// Make the run invalid if its hit ratio is lower than this.
-    #[arg(long, value_name = "0..1", value_parser = share)]
+    #[arg(help_heading = "Validity of the run", long, value_name = "0..1", value_parser = share)]
     expect_hit_ratio: Option<f64>,
     /// Make the run invalid if a larger share of its requests fails.
-    #[arg(long, value_name = "0..1", default_value = "0.01", value_parser = share)]
+    #[arg(help_heading = "Validity of the run", long, value_name = "0..1", default_value = "0.01", value_parser = share)]
     failed_max: f64,
     /// Make the run invalid if a smaller share of the due requests of an open loop is answered within the measured
     /// window [default: 0.95, or 0.99 if most seconds are behind].
-    #[arg(long, value_name = "0..1", value_parser = share)]
+    #[arg(help_heading = "Validity of the run", long, value_name = "0..1", value_parser = share)]
     achieved_min: Option<f64>,
     /// Print no line per second and no progress of the prefill.
     #[arg(long)]
@@ -190,7 +194,7 @@ impl RunArguments {
             expect_hit_ratio: self.expect_hit_ratio,
             failed_max: self.failed_max,
             achieved_min: self.achieved_min,
-            arguments: std::env::args().collect(),
+            arguments: command_line(),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The arguments of a run that is distributed over agents, and which of the other arguments an agent receives.
 
+use crate::command_line::host_port;
 use crate::load_command::arguments::RunArguments;
 use crate::load_command::output::OutputArguments;
 use crate::load_command::secret::SecretArguments;
@@ -14,11 +15,11 @@ pub(crate) struct ControlArguments {
     /// Run a share of the load on this agent (`waystage load agent`). The flag can be repeated; see
     /// docs/load-agents.md. --clients, --rate and --requests are totals over all agents; --threads is the number of
     /// threads of each agent.
-    #[arg(long = "agent", value_name = "HOST:PORT")]
+    #[arg(help_heading = "Agents", long = "agent", value_name = "HOST:PORT", value_parser = host_port)]
     pub(crate) agents: Vec<String>,
     /// Also measure from the controller, with an open loop of this rate in requests per second: this is what a lightly
     /// loaded client sees while the agents load the servers. Its results are a separate row, and its keys are its own.
-    #[arg(long, value_name = "RATE", value_parser = rate, requires = "agents")]
+    #[arg(help_heading = "Agents", long, value_name = "RATE", value_parser = rate, requires = "agents")]
     pub(crate) measure_locally: Option<f64>,
     #[command(flatten)]
     pub(crate) secret: SecretArguments,

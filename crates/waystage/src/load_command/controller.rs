@@ -1,12 +1,13 @@
 //! `waystage load --agent`: distributes a run over agents, and prints and writes the merged results.
 
+use crate::command_line::command_line;
 use crate::load_command::arguments::RunArguments;
 use crate::load_command::control_arguments::{ControlArguments, not_for_agents, parse, remote};
 use crate::load_command::output::OutputFiles;
 use crate::load_command::{finish, show, stop_flag};
+use crate::standard_error::report;
 use clock::Clock;
 use load::{AgentTask, DistributedRun, Progress, printable};
-use std::env;
 use std::io::{self, IsTerminal};
 use std::net::ToSocketAddrs;
 use std::process::ExitCode;
@@ -19,7 +20,7 @@ pub(super) fn run(arguments: RunArguments, control: ControlArguments) -> Result<
     let distributed = match distribute(arguments, control) {
         Ok(distributed) => distributed,
         Err(line) => {
-            eprintln!("waystage: {line}");
+            report(format_args!("waystage: {line}"));
             return Ok(ExitCode::from(2));
         }
     };
@@ -51,7 +52,7 @@ fn distribute(arguments: RunArguments, control: ControlArguments) -> Result<Dist
         check_loopback(&control.agents)?;
     }
     // Parse the command line again, to know which arguments were given.
-    let given: Vec<String> = env::args().skip_while(|word| word != "load").skip(1).collect();
+    let given: Vec<String> = command_line().into_iter().skip_while(|word| word != "load").skip(1).collect();
     let (matches, _) = parse(&given)?;
     if let Some(flag) = not_for_agents(&matches) {
         return Err(format!("{flag} cannot be used with --agent, because each agent would need its own"));
@@ -60,14 +61,14 @@ fn distribute(arguments: RunArguments, control: ControlArguments) -> Result<Dist
     let config = arguments.config();
     let shares = load::split(&config, control.agents.len(), control.measure_locally)?;
     for line in config.warnings() {
-        eprintln!("waystage: note: {line}");
+        report(format_args!("waystage: note: {line}"));
     }
     let task = |(agent, share)| AgentTask { agent, arguments: remote(&matches, &share), share };
     Ok(DistributedRun {
         agents: control.agents.into_iter().zip(shares.agents).map(task).collect(),
         measuring: shares.measuring,
         percentiles,
-        arguments: env::args().collect(),
+        arguments: command_line(),
         secret,
     })
 }

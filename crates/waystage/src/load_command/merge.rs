@@ -1,5 +1,6 @@
 //! `waystage load merge`: merges the summaries of several generators.
 
+use crate::command_line::command_line;
 use crate::load_command::finish;
 use crate::load_command::output::{OutputArguments, OutputFiles};
 use clap::Args;
@@ -34,7 +35,7 @@ pub(crate) fn run(arguments: MergeArguments) -> Result<ExitCode, String> {
     }
     let named: Vec<(&str, &Summary)> = summaries.iter().map(|(name, summary)| (name.as_str(), summary)).collect();
     let mut merged = load::merge_named(&named).map_err(|error| load::printable(&error.to_string()))?;
-    merged.arguments = std::env::args().collect();
+    merged.arguments = command_line();
     finish(&merged, OutputFiles::create(&arguments.output)?)
 }
 

@@ -19,53 +19,53 @@ const REDELIVERY_TIME: Duration = Duration::from_secs(10);
 pub(crate) struct MessageArguments {
     /// Load a message service (docs/load-messages.md) instead of memcached servers. The flag can be repeated for
     /// services with the same database; the clients are distributed over them.
-    #[arg(long, value_name = "http://HOST:PORT", value_parser = host,
+    #[arg(help_heading = "Message services", long, value_name = "http://HOST:PORT", value_parser = host,
         conflicts_with_all = ["servers", "distribution", "protocol", "ratio", "key_size", "key_pattern", "key_prefix",
             "multi_key_get", "pipeline", "noreply", "trace", "expect_hit_ratio"])]
     pub(crate) messages: Vec<String>,
     /// The operations and their weights: create, delete, send, send-to, peek, peek-from, pop, pop-from, waiting and receive; or
     /// d15, a published load whose operations have five requests each (docs/load-messages.md) [default:
     /// send:1,pop:1].
-    #[arg(long, value_name = "NAME:WEIGHT,...|d15", requires = "messages")]
+    #[arg(help_heading = "Message services", long, value_name = "NAME:WEIGHT,...|d15", requires = "messages")]
     operations: Option<Mix>,
     /// Queues, which are created before the run and deleted after it [default: 10].
-    #[arg(long, value_name = "N", requires = "messages")]
+    #[arg(help_heading = "Message services", long, value_name = "N", requires = "messages")]
     queues: Option<usize>,
     /// The prefix of the queue names, before the number [default: unique for each run].
-    #[arg(long, value_name = "TEXT", requires = "messages")]
+    #[arg(help_heading = "Message services", long, value_name = "TEXT", requires = "messages")]
     queue_prefix: Option<String>,
     /// Send this number of messages for any receiver before the run, to the queues in turn.
-    #[arg(long, value_name = "N", default_value_t = 0, requires = "messages")]
+    #[arg(help_heading = "Message services", long, value_name = "N", default_value_t = 0, requires = "messages")]
     prefill: u64,
     /// Do not delete the queues after the run.
-    #[arg(long, requires = "messages")]
+    #[arg(help_heading = "Message services", long, requires = "messages")]
     keep: bool,
     /// Do not verify messages between their send and their pop, and do not read the remaining messages after the run.
-    #[arg(long, requires = "messages")]
+    #[arg(help_heading = "Message services", long, requires = "messages")]
     no_verify: bool,
     /// Do not check the order of messages. Use it for a service with --dispatch pool, which promises no order. Several
     /// services with one database promise none either.
-    #[arg(long, requires = "messages")]
+    #[arg(help_heading = "Message services", long, requires = "messages")]
     any_order: bool,
     /// Read the messages that are left after the run for at most this time.
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration, requires = "messages")]
+    #[arg(help_heading = "Message services", long, value_name = "TIME", default_value = "60s", value_parser = duration, requires = "messages")]
     drain_time: Duration,
     /// The visibility timeout of messages that the operation receive returns [default: 30s].
-    #[arg(long, value_name = "TIME", value_parser = duration, requires = "messages")]
+    #[arg(help_heading = "Message services", long, value_name = "TIME", value_parser = duration, requires = "messages")]
     lease: Option<Duration>,
     /// What a client does with a received message, drawn with these weights: acknowledge, extend (and draw again),
     /// nack, or abandon, so that the lease ends [default: acknowledge:1].
-    #[arg(long, value_name = "NAME:WEIGHT,...", requires = "messages")]
+    #[arg(help_heading = "Message services", long, value_name = "NAME:WEIGHT,...", requires = "messages")]
     after_receive: Option<AfterReceive>,
     /// How long a message may stay invisible after its lease has ended, or after an outage of the database
     /// [default: 10s].
-    #[arg(long, value_name = "TIME", value_parser = duration, requires = "messages")]
+    #[arg(help_heading = "Message services", long, value_name = "TIME", value_parser = duration, requires = "messages")]
     redelivery_time: Option<Duration>,
     /// Create the queues with a dead-letter queue, to which messages move after this number of attempts.
-    #[arg(long, value_name = "N", requires = "messages")]
+    #[arg(help_heading = "Message services", long, value_name = "N", requires = "messages")]
     attempts: Option<u32>,
     /// A file with one bearer token per line. Client i uses token i, modulo the number of tokens.
-    #[arg(long, value_name = "FILE", requires = "messages")]
+    #[arg(help_heading = "Message services", long, value_name = "FILE", requires = "messages")]
     token_file: Option<PathBuf>,
 }
 

@@ -14,14 +14,14 @@ pub(crate) struct OutputArguments {
     pub(crate) json_out_file: Option<PathBuf>,
     /// The format of --json-out-file: memtier_benchmark's, for existing scripts [default: waystage's own, which has
     /// more fields].
-    #[arg(long, value_name = "memtier", value_parser = shape, requires = "json_out_file")]
+    #[arg(help_heading = "Output", long, value_name = "memtier", value_parser = shape, requires = "json_out_file")]
     json_compat: Option<Memtier>,
     /// Write HdrHistogram's percentiles of response times to PREFIX_get.hgrm, PREFIX_set.hgrm and PREFIX_all.hgrm, and
     /// of service times to PREFIX_service_all.hgrm. Write its interval log of every second to PREFIX.hlog.
-    #[arg(long, value_name = "PREFIX")]
+    #[arg(help_heading = "Output", long, value_name = "PREFIX")]
     hdr_file_prefix: Option<String>,
     /// The percentiles in the table and in the JSON. A percentile with fewer than ten values above it is left out.
-    #[arg(long, value_name = "P,P,...", value_delimiter = ',', value_parser = percentile)]
+    #[arg(help_heading = "Output", long, value_name = "P,P,...", value_delimiter = ',', value_parser = percentile)]
     pub(crate) print_percentiles: Vec<f64>,
 }
 

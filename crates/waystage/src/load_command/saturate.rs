@@ -4,6 +4,7 @@ use crate::load_command::arguments::RunArguments;
 use crate::load_command::output::create;
 use crate::load_command::stop_flag;
 use crate::load_command::values::rate;
+use crate::standard_error::report;
 use clap::Args;
 use clock::Clock;
 use load::printable;
@@ -56,11 +57,11 @@ pub(super) fn run(mut arguments: SaturateArguments) -> Result<ExitCode, String> 
     let start_per_s = *arguments.load.rate.get_or_insert(START_PER_S);
     let config = arguments.load.config();
     if let Err(line) = LoadProbe::check(&config) {
-        eprintln!("waystage: {line}");
+        report(format_args!("waystage: {line}"));
         return Ok(ExitCode::from(2));
     }
     for line in config.warnings() {
-        eprintln!("waystage: note: {line}");
+        report(format_args!("waystage: note: {line}"));
     }
     let json_file = json_path.as_deref().map(create).transpose()?;
     let stop = stop_flag()?;
@@ -80,7 +81,7 @@ pub(super) fn run(mut arguments: SaturateArguments) -> Result<ExitCode, String> 
     let print = |text: String| drop(io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()));
     let mut is_first = true;
     if !quiet {
-        eprintln!("waystage: {}", render_outlook(&search_config, &probe));
+        report(format_args!("waystage: {}", render_outlook(&search_config, &probe)));
     }
     let found = search(&search_config, &mut probe, &mut |event| {
         if quiet {
@@ -90,7 +91,7 @@ pub(super) fn run(mut arguments: SaturateArguments) -> Result<ExitCode, String> 
             let heading = if std::mem::take(&mut is_first) { render_heading() } else { String::new() };
             return print(heading + &render_probe(probe));
         }
-        render_begin(&event).iter().for_each(|line| eprintln!("{line}"));
+        render_begin(&event).iter().for_each(|line| report(format_args!("{line}")));
     });
     if found.1.is_empty() {
         if let Some(path) = &json_path {

@@ -15,11 +15,11 @@ pub(crate) struct SecretArguments {
     /// A file with the secret that agents and controllers share [default: the environment variable
     /// WAYSTAGE_AGENT_SECRET]. Each side proves to the other that it has it. At least 16 bytes in one line, with at least
     /// six different characters, and no space at either end. `openssl rand -base64 32` makes one.
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = "Agents", long, value_name = "FILE")]
     pub(crate) secret_file: Option<PathBuf>,
     /// Allow agents beyond the loopback interface without a secret: everyone who can connect to such an agent can make
     /// its machine load any server.
-    #[arg(long)]
+    #[arg(help_heading = "Agents", long)]
     pub(crate) insecure: bool,
 }
 

@@ -8,19 +8,19 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, Args)]
 pub(crate) struct TraceArguments {
     /// Replay a recorded trace instead of random requests: seven columns, plain or zstd (docs/traces.md).
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["rate", "arrivals", "requests", "think_time", "key_pattern", "data_size"])]
+    #[arg(help_heading = "Traces", long, value_name = "FILE", conflicts_with_all = ["rate", "arrivals", "requests", "think_time", "key_pattern", "data_size"])]
     trace: Option<PathBuf>,
     /// When the rows are due: as recorded, faster by a factor (scaled:10), or as fast as the server replies.
-    #[arg(long, value_name = "original|scaled:FACTOR|max", default_value = "original", value_parser = Timing::parse, requires = "trace")]
+    #[arg(help_heading = "Traces", long, value_name = "original|scaled:FACTOR|max", default_value = "original", value_parser = Timing::parse, requires = "trace")]
     trace_timing: Timing,
     /// Send all rows of a second at its start, as recorded, instead of spreading them over it.
-    #[arg(long, requires = "trace")]
+    #[arg(help_heading = "Traces", long, requires = "trace")]
     trace_bunched: bool,
     /// Skip up to N malformed lines; one more ends the replay.
-    #[arg(long, value_name = "N", default_value_t = 0, requires = "trace")]
+    #[arg(help_heading = "Traces", long, value_name = "N", default_value_t = 0, requires = "trace")]
     trace_errors_max: u64,
     /// Stop after N rows.
-    #[arg(long, value_name = "N", requires = "trace")]
+    #[arg(help_heading = "Traces", long, value_name = "N", requires = "trace")]
     trace_rows: Option<u64>,
 }
 

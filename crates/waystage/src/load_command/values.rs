@@ -11,6 +11,12 @@ pub(crate) fn share(text: &str) -> Result<f64, String> {
     ratio.ok_or_else(|| format!("{text:?} is not a share such as 0.99, from 0 to 1"))
 }
 
+/// A time with its unit, or without one in seconds, as memtier_benchmark has it.
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number { duration(&format!("{text}s")) } else { duration(text) }
+}
+
 /// Sets and gets, in this order.
 pub(crate) fn ratio(text: &str) -> Result<(u32, u32), String> {
     let parts = text.split_once(':').and_then(|(set, get)| Some((set.parse().ok()?, get.parse().ok()?)));
@@ -107,6 +113,14 @@ mod tests {
         }
         for text in ["", "bursty", "bursty:1s", "bursty:1s:1s:1s", "poisson:1s", "bursty:1:1"] {
             assert!(shape(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_time_without_a_unit_is_in_seconds() {
+        assert_eq!((seconds("60"), seconds("1.5s")), (Ok(Duration::from_secs(60)), Ok(Duration::from_millis(1500))));
+        for text in ["", "60x", "-1", "1.5", "s"] {
+            assert!(seconds(text).is_err(), "{text}");
         }
     }
 

@@ -11,9 +11,6 @@ pub(super) struct MessagesFlags {
     /// Connect to this database: postgres://USER:PASSWORD@HOST:PORT/NAME, or libpq's form such as host=/run/postgresql.
     #[arg(long, value_name = "URL")]
     database: Option<String>,
-    /// Use TLS to the database. Its certificate must be signed by one of these authorities (PEM) and name its host.
-    #[arg(long, value_name = "FILE")]
-    database_authority: Option<PathBuf>,
     /// Listen on this address; port 0 selects a free port [default: 127.0.0.1:8080].
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<String>,
@@ -22,52 +19,55 @@ pub(super) struct MessagesFlags {
     insecure: bool,
     /// How requests reach the database: fused combines waiting requests into one statement, pool uses one statement for each request,
     /// none answers without a database, to measure the rest of the service: ALL MESSAGES ARE LOST [default: fused].
-    #[arg(long, value_name = "fused|pool|none", value_parser = dispatch)]
+    #[arg(help_heading = "Dispatch", long, value_name = "fused|pool|none", value_parser = dispatch)]
     dispatch: Option<Discipline>,
     /// With fused: connections to the database. The queue's name determines which one a request uses [default: 2].
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(help_heading = "Dispatch", long, value_name = "NUMBER")]
     lanes: Option<usize>,
     /// With pool: connections to the database [default: 40].
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(help_heading = "Dispatch", long, value_name = "NUMBER")]
     connections: Option<usize>,
     /// Worker threads [default: half as many as cores].
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(help_heading = "Dispatch", long, value_name = "NUMBER")]
     threads: Option<usize>,
     /// With none: every pop returns a message with a body of this size; without it, no message.
-    #[arg(long, value_name = "SIZE", value_parser = quantity::bytes)]
+    #[arg(help_heading = "Dispatch", long, value_name = "SIZE", value_parser = quantity::bytes)]
     null_body: Option<usize>,
     /// Write records of requests to a file in this directory.
-    #[arg(long, value_name = "DIR")]
+    #[arg(help_heading = "Measurement", long, value_name = "DIR")]
     records: Option<PathBuf>,
     /// With --records: record one request in N [default: 100].
-    #[arg(long, value_name = "N")]
+    #[arg(help_heading = "Measurement", long, value_name = "N")]
     sample: Option<u32>,
     /// Limit the body of a message [default: 256k].
-    #[arg(long, value_name = "SIZE", value_parser = quantity::bytes)]
+    #[arg(help_heading = "Limits", long, value_name = "SIZE", value_parser = quantity::bytes)]
     body_limit: Option<usize>,
     /// Limit the requests that wait for a lane or for the pool; further ones receive 503 [default: 10000].
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(help_heading = "Limits", long, value_name = "NUMBER")]
     queue: Option<usize>,
     /// Limit the client connections; further ones receive 503 and are closed [default: 10000].
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(help_heading = "Limits", long, value_name = "NUMBER")]
     connections_max: Option<usize>,
     /// Close a connection without a request after this time [default: 75s].
-    #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
+    #[arg(help_heading = "Limits", long, value_name = "TIME", value_parser = quantity::duration)]
     idle_timeout: Option<Duration>,
     /// Close a connection if the head of a request takes longer than this, from its first byte [default: 10s].
-    #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
+    #[arg(help_heading = "Limits", long, value_name = "TIME", value_parser = quantity::duration)]
     head_timeout: Option<Duration>,
     /// Reply 408 if the body of a request takes longer than this, from the end of its head [default: 30s].
-    #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
+    #[arg(help_heading = "Limits", long, value_name = "TIME", value_parser = quantity::duration)]
     body_timeout: Option<Duration>,
     /// Close a connection if the client reads nothing of a reply for this time [default: 30s].
-    #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
+    #[arg(help_heading = "Limits", long, value_name = "TIME", value_parser = quantity::duration)]
     unread_timeout: Option<Duration>,
+    /// Use TLS to the database. Its certificate must be signed by one of these authorities (PEM) and name its host.
+    #[arg(help_heading = "TLS", long, value_name = "FILE")]
+    database_authority: Option<PathBuf>,
     /// Serve clients over TLS: PEM, the certificate first, then intermediate certificates.
-    #[arg(long, value_name = "FILE", alias = "tls-cert")]
+    #[arg(help_heading = "TLS", long, value_name = "FILE", alias = "tls-cert")]
     tls_certificate: Option<PathBuf>,
     /// The private key of the certificate (PEM).
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = "TLS", long, value_name = "FILE")]
     tls_key: Option<PathBuf>,
 }
 

@@ -1,6 +1,7 @@
 //! `waystage messages migrate`: brings the schema of the database up to date, or checks whether it is.
 
 use crate::ready::announce;
+use crate::standard_error::report;
 use clap::Args;
 use messages::{Config, ConfigError, Document, MessagesError, SchemaState, ServiceFile};
 use std::path::PathBuf;
@@ -32,14 +33,14 @@ pub(super) fn run(arguments: &MigrateArguments) -> Result<ExitCode, String> {
     let config = match config(arguments) {
         Ok(config) => config,
         Err(line) => {
-            eprintln!("waystage: {line}");
+            report(format_args!("waystage: {line}"));
             return Ok(ExitCode::from(2));
         }
     };
     let SchemaState { step, known } = match messages::migrate(&config, arguments.check) {
         Ok(state) => state,
         Err(error @ MessagesError::Setting(_)) => {
-            eprintln!("waystage: {error}");
+            report(format_args!("waystage: {error}"));
             return Ok(ExitCode::from(2));
         }
         Err(error) => return Err(error.to_string()),

@@ -20,13 +20,13 @@ pub(crate) struct PoolFlags {
     #[arg(long = "server", value_name = "ADDRESS", value_parser = server)]
     servers: Vec<ServerConfig>,
     /// The key distribution [default: ketama].
-    #[arg(long, value_name = "NAME", value_parser = distribution())]
+    #[arg(help_heading = "Keys", long, value_name = "NAME", value_parser = distribution())]
     distribution: Option<Distribution>,
     /// The hash of a key [default: md5 for ketama, xxh3_64 for all others].
-    #[arg(long, value_name = "NAME", value_parser = hash())]
+    #[arg(help_heading = "Keys", long, value_name = "NAME", value_parser = hash())]
     hash: Option<Hash>,
     /// Two characters. If a key contains both, only the text between them is hashed, for example "{}".
-    #[arg(long, value_name = "AB", value_parser = hash_tag)]
+    #[arg(help_heading = "Keys", long, value_name = "AB", value_parser = hash_tag)]
     hash_tag: Option<[u8; 2]>,
     /// Replicas of each value: writes go to the key's primary and to the R-1 servers after it in the list, reads to the
     /// primary [default: 1].
@@ -42,100 +42,100 @@ pub(crate) struct ProxyFlags {
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<String>,
     /// Number of event loops [default: one per core].
-    #[arg(long, value_name = "N")]
+    #[arg(help_heading = "Dispatch", long, value_name = "N")]
     loops: Option<usize>,
     /// Dispatch discipline: which requests are in flight at a server, and where the others wait [default: pipelined].
-    #[arg(long, value_enum)]
+    #[arg(help_heading = "Dispatch", long, value_enum)]
     dispatch: Option<DispatchArgument>,
     /// With per-backend: reads in flight at each server, each on its own connection, divided among the event loops
     /// [default: 16].
-    #[arg(long, value_name = "T")]
+    #[arg(help_heading = "Dispatch", long, value_name = "T")]
     readers: Option<usize>,
     /// With per-backend: connections to each server for writes, divided among the event loops. The writes in flight are
     /// not limited [default: one per event loop].
-    #[arg(long, value_name = "N")]
+    #[arg(help_heading = "Dispatch", long, value_name = "N")]
     writers: Option<usize>,
     /// With per-backend, for experiments only: a fault of a published middleware. Its writers notice a new write only
     /// after they have polled their sockets, for at most this time or until a reply arrives.
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(help_heading = "Faults, for experiments only", long, value_name = "TIME", value_parser = duration)]
     fault_write_poll: Option<Duration>,
     /// With shared: requests in flight, divided among the event loops. Each holds a connection to every server until
     /// all its replies have arrived [default: 16]. A server that hangs can hold them all until its requests time out.
-    #[arg(long, value_name = "N")]
+    #[arg(help_heading = "Dispatch", long, value_name = "N")]
     workers: Option<usize>,
     /// With shared: the servers that answer a get of several keys [default: by-key]. sharded and whole need a replica of
     /// each value on every server.
-    #[arg(long, value_enum)]
+    #[arg(help_heading = "Dispatch", long, value_enum)]
     multi_get: Option<MultiGetArgument>,
     /// With shared, for experiments only: a fault of a published middleware. A write holds its worker for at least this
     /// time, even if all replies arrive earlier.
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(help_heading = "Faults, for experiments only", long, value_name = "TIME", value_parser = duration)]
     fault_write_hold: Option<Duration>,
     /// With per-backend and shared: largest number of requests in each queue of each event loop; more are refused at
     /// once [default: 65536].
-    #[arg(long, value_name = "N")]
+    #[arg(help_heading = "Dispatch", long, value_name = "N")]
     queue: Option<usize>,
     /// Requests for which the proxy reads the clock at every stage [default: all].
-    #[arg(long, value_enum)]
+    #[arg(help_heading = "Measurement", long, value_enum)]
     stamps: Option<StampsArgument>,
     /// Write records of sampled requests to a file in this directory.
-    #[arg(long, value_name = "DIR")]
+    #[arg(help_heading = "Measurement", long, value_name = "DIR")]
     records: Option<PathBuf>,
     /// With --records: write a record of one request in N [default: 100].
-    #[arg(long, value_name = "N")]
+    #[arg(help_heading = "Measurement", long, value_name = "N")]
     sample: Option<u32>,
     /// Serve Prometheus metrics at http://HOST:PORT/metrics.
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<String>,
     /// What a client receives for a get of several keys if the server of some of the keys fails [default: miss].
-    #[arg(long, value_enum)]
+    #[arg(help_heading = "Keys", long, value_enum)]
     part_failure: Option<PartFailureArgument>,
     /// Timeout of a server for connecting and answering. After it the requests fail, and the proxy probes the server
     /// until it answers [default: 1s]. With --config, this sets all timeouts of the first
     /// pool.
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(help_heading = "Limits", long, value_name = "TIME", value_parser = duration)]
     backend_timeout: Option<Duration>,
     /// Requests in flight to one server, per event loop; more are refused at once [default: 65536].
-    #[arg(long, value_name = "N")]
+    #[arg(help_heading = "Limits", long, value_name = "N")]
     backend_window: Option<usize>,
     /// Bytes buffered for one server, per event loop; beyond it requests are refused at once [default: 64m].
-    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    #[arg(help_heading = "Limits", long, value_name = "SIZE", value_parser = bytes)]
     backend_buffer: Option<usize>,
     /// Requests of one client in flight before the proxy stops reading from it [default: 1024].
-    #[arg(long, value_name = "N")]
+    #[arg(help_heading = "Limits", long, value_name = "N")]
     client_window: Option<usize>,
     /// Bytes of replies held for one client. Beyond it, the proxy stops reading from the client, and reads replies again
     /// later [default: 1m].
-    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    #[arg(help_heading = "Limits", long, value_name = "SIZE", value_parser = bytes)]
     client_buffer: Option<usize>,
     /// Bytes held for all clients: replies, input and requests in flight. Beyond it, large values are refused [default: 1g].
-    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    #[arg(help_heading = "Limits", long, value_name = "SIZE", value_parser = bytes)]
     memory: Option<usize>,
     /// Largest value that is forwarded; larger ones are refused and not stored in memory [default: 8m].
-    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    #[arg(help_heading = "Limits", long, value_name = "SIZE", value_parser = bytes)]
     value_max: Option<usize>,
     /// Largest reply that is forwarded; the rest of a larger one is dropped, and the client receives an error [default:
     /// 64m].
-    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    #[arg(help_heading = "Limits", long, value_name = "SIZE", value_parser = bytes)]
     reply_max: Option<usize>,
     /// Largest number of connected clients; further connections are closed at once [default: 16384].
-    #[arg(long, value_name = "N")]
+    #[arg(help_heading = "Limits", long, value_name = "N")]
     clients_max: Option<usize>,
     /// Number of keys in `stats hotkeys`: the most requested keys of the last seconds. One key in 16 is counted; 0 turns
     /// counting off [default: 32].
-    #[arg(long, value_name = "N")]
+    #[arg(help_heading = "Measurement", long, value_name = "N")]
     hot_keys: Option<usize>,
     /// Add the keys of `stats hotkeys` to the metrics. Every key that was ever hot remains a series in Prometheus.
-    #[arg(long)]
+    #[arg(help_heading = "Measurement", long)]
     hot_keys_metrics: bool,
     /// Lines of the log on standard error: off, error, warn or info, each with those before it [default: info].
-    #[arg(long, value_name = "LEVEL", value_parser = log_level())]
+    #[arg(help_heading = "Log", long, value_name = "LEVEL", value_parser = log_level())]
     log_level: Option<LogLevel>,
     /// Form of a line of the log: text or json [default: text].
-    #[arg(long, value_name = "FORM", value_parser = log_format())]
+    #[arg(help_heading = "Log", long, value_name = "FORM", value_parser = log_format())]
     log_format: Option<LogFormat>,
     /// Log every request that takes at least this long, with its stages.
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(help_heading = "Log", long, value_name = "TIME", value_parser = duration)]
     slow_requests: Option<Duration>,
 }
 

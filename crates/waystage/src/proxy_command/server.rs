@@ -1,5 +1,6 @@
 //! `waystage proxy drain`, `undrain` and `weight`: change a server of a running proxy over its control socket.
 
+use crate::ready::announce;
 use clap::Args;
 use proxy::{ChangedServer, ServerChange, change_server};
 use std::io;
@@ -65,6 +66,6 @@ fn change(arguments: &ServerArguments, change: ServerChange) -> Result<ExitCode,
         io::ErrorKind::InvalidInput => error.to_string(),
         _ => format!("cannot reach the proxy at {}: {error}; is its --control that path?", control.display()),
     })?;
-    println!("{}", outcome?);
+    announce(&outcome?);
     Ok(ExitCode::SUCCESS)
 }

@@ -2,6 +2,7 @@
 
 use crate::proxy_command::changes::changes;
 use crate::proxy_command::events::{Event, Events};
+use crate::proxy_command::first_steps::first_steps;
 use crate::proxy_command::overrides::{Overrides, shares};
 use crate::proxy_command::source::Source;
 use crate::proxy_command::{discipline_text, fit_into_descriptors, server};
@@ -12,6 +13,7 @@ use net::Inherited;
 use proxy::{ChangeRequest, ChangedServer, Config, FromManager, ProcessEvent, ProxyFile, Running, Totals, Watchdog};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use std::io::IsTerminal;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -129,6 +131,9 @@ pub(super) fn serve(
         watch_file(watch, events.clone())?;
     }
     announce_state(&running, "ready");
+    if source.file.is_none() && std::io::stdout().is_terminal() {
+        first_steps(&running, &source.flags).into_iter().for_each(|line| announce(&line));
+    }
     running.log(ProcessEvent::Started { listening: listening(&running) });
     let (retiring, retired) = (Vec::new(), Retired::default());
     let overrides = Overrides::default();
