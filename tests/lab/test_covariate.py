@@ -12,6 +12,7 @@ from scipy.special import stdtrit
 
 from waylab.analysis.across.answer.facts import _speed
 from waylab.analysis.across.contrasts.model import metric_model
+from waylab.analysis.across.contrasts.two_levels import largest_effect
 from waylab.analysis.statistics.blocks import fit_blocks
 from waylab.analysis.statistics.covariate import adjusted_contrast, slope
 from waylab.analysis.trial.cpu import _probe_ns
@@ -156,6 +157,24 @@ def test_a_ratio_is_adjusted_if_every_trial_has_measured_the_speed():
     some = [*trials_of(made)[:-1], trials_of(made, with_probe=False)[-1]]
     assert metric_model(some, "throughput_per_s").speed is None
     assert metric_model([], "throughput_per_s").speed is None
+
+
+def test_the_share_of_an_effect_has_the_adjusted_variation_below_it():
+    """One of four configurations differs, so that both factors and their interaction explain a third each."""
+    made = campaign(np.random.default_rng(11), Machine(own=0.0, probe=0.0), 4, 4)
+    levels = {"c0": ("1", "1"), "c1": ("1", "2"), "c2": ("2", "1"), "c3": ("2", "2")}
+    trials = [
+        made_trial(
+            dict(zip(("a", "b"), levels[name], strict=True)),
+            block=place,
+            throughput_per_s=value,
+            cpu={"probe_ns": probe},
+        ).content
+        for name, place, value, probe in zip(made.names, made.places, made.values, made.probes, strict=True)
+    ]
+    found = largest_effect("throughput_per_s", "a", {}, trials)
+    assert found.mine == pytest.approx(math.sqrt(1.07))
+    assert found.share == pytest.approx(1 / 3)
 
 
 def test_the_report_says_that_ratios_are_adjusted_or_why_not():

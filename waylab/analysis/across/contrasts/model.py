@@ -73,6 +73,17 @@ class MetricModel:
         except LabError:
             return None
 
+    def logs(self) -> list[float]:
+        """Return the logarithms of the values; adjusted to equal speed of the machine if contrasts are."""
+        logs = [math.log(value) for value in self.values]
+        if self.speed is None:
+            return logs
+        probes = [math.log(probe) for probe in _probes(list(zip(self.trials, self.values, strict=True)))]
+        centre = math.fsum(probes) / len(probes)
+        return [
+            one - self.speed.estimate * (probe - centre) for one, probe in zip(logs, probes, strict=True)
+        ]
+
     def blocks(self, weights: Weights) -> int:
         """Return the number of blocks in which a configuration of the contrast was used."""
         return len(set().union(*(self.blocks_of[name] for name in weights)))

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+import numpy as np
+
 from waylab.analysis.across.contrasts.model import Levels, MetricModel, Weights, meant, metric_model
 from waylab.analysis.statistics.pairs import no_interval
 from waylab.runfolder.trial_numbers import AnalysedTrial
@@ -85,9 +87,8 @@ def largest_effect(
 
 
 def _share(model: MetricModel, chosen: Mapping[str, object], size: float) -> float:
-    """Return n q^2 / SST for an effect of size 2 q (Jain 1991, 18.5)."""
-    assert model.model is not None, "an effect was estimated"
-    logs = model.model.residuals + model.model.fitted
+    """Return n q^2 / SST for an effect of size 2 q (Jain 1991, 18.5); both adjusted for the covariate, or neither."""
+    logs = np.array(model.logs())
     mine = logs[[trial.configuration in chosen for trial in model.trials]]
     total = float(((mine - mine.mean()) ** 2).sum())
     return min(1.0, mine.size * (size / 2) ** 2 / total) if total else 0.0
