@@ -1,6 +1,6 @@
 # The front door. Every target does its own set-up; a fresh clone needs Rust, Python 3.11 or newer and a C compiler.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-messages smoke test fuzz lint features dependencies advisories bench bench-load bench-proxy bench-messages bench-models calibrate pictures studies site build dist release clean
+.PHONY: help demo demo-messages smoke test fuzz lint features dependencies advisories bench bench-load bench-proxy bench-instructions bench-messages bench-models calibrate pictures studies site build dist release clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -74,6 +74,11 @@ bench-load: build $(READY) ## What the load generator costs beside memcached, an
 bench-proxy: build $(READY) ## What a request costs the proxy beside twemproxy, and with each feature; BASELINE=path/to/waystage compares with another build (half an hour, on an idle machine)
 	$(VENV)/bin/python tests/speed/proxy.py --proxy this=target/release/waystage $(if $(BASELINE),--proxy baseline=$(BASELINE)) --twemproxy $(BENCH_WORKLOADS:%=--workload %)
 	$(VENV)/bin/python tests/speed/proxy.py --proxy this=target/release/waystage $(BENCH_FEATURES:%=--feature %) --workload get --workload pipeline --workload set
+
+bench-instructions: build $(READY) ## Instructions and system calls of the proxy for each request, which a busy machine hardly changes; needs valgrind and strace (ten minutes)
+	RUSTFLAGS='--cfg rustix_use_libc' cargo build --release --target-dir target/callgrind -p waystage --no-default-features --features proxy
+	$(VENV)/bin/python tests/speed/instructions.py --proxy target/callgrind/release/waystage --top 25
+	$(VENV)/bin/python tests/speed/instructions.py --proxy $(WAYSTAGE) --calls --top 6
 
 bench-messages: build $(READY) ## The message service beside pgmq, beanstalkd and a plain INSERT, and with a million dead rows (ten minutes, on an idle machine)
 	$(VENV)/bin/python tests/speed/messages.py

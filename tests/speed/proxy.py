@@ -97,22 +97,24 @@ class Bench:
         self._others, self._own = set(cores[:-1] or cores), {cores[-1]}
         ports = free_ports(SERVERS)
         for port in ports:
-            self._start([*MEMCACHED, str(port), "-t", "1", "-m", "512"], self._others)
+            self._start([*MEMCACHED, str(port), "-t", "1", "-m", "512"], self._others, stack)
             connect(port).close()
         self.servers = [f"127.0.0.1:{port}" for port in ports]
         self.proxies: dict[str, Proxy] = {}
 
-    def start(self, system: System) -> None:
-        """Start a proxy and wait until it listens."""
-        self.proxies[system.name] = Proxy(self._start(system.command, self._own), system.port)
+    def start(self, system: System, stack: ExitStack | None = None) -> Proxy:
+        """Start a proxy and wait until it listens. It stops with the stack, or with the servers."""
+        proxy = Proxy(self._start(system.command, self._own, stack or self._stack), system.port)
         connect(system.port).close()
+        self.proxies[system.name] = proxy
+        return proxy
 
-    def _start(self, command: Sequence[str], cores: set[int]) -> int:
+    def _start(self, command: Sequence[str], cores: set[int], stack: ExitStack) -> int:
         process = subprocess.Popen(
             [*_on(cores), *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        self._stack.callback(process.wait)
-        self._stack.callback(process.terminate)
+        stack.callback(process.wait)
+        stack.callback(process.terminate)
         return process.pid
 
     def run(self, proxy: Proxy, workload: Workload) -> float:

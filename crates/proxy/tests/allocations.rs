@@ -1,5 +1,5 @@
-//! An ordinary request allocates nothing once buffers are warm: one key, one server, a small value, and no error.
-//! The server and the client of this test allocate nothing either, so every allocation of the process counts.
+//! An ordinary request allocates nothing once buffers are warm: one key, one server, a small value, and no error. A large value gets one
+//! buffer of its size. The server and the client of this test allocate nothing, so every allocation of the process counts.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -16,6 +16,12 @@ use std::time::Duration;
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const REPLY_TO_GET: &[u8] = b"VALUE key 0 5\r\nvalue\r\nEND\r\n";
+/// The bytes of the large value, and of the reply to `large`, which is sent in pieces.
+const LARGE_BYTES: usize = 512 * 1024;
+const LARGE_LINE: &[u8] = b"VALUE large 0 524288\r\n";
+const PIECE: &[u8] = &[b'x'; 64 * 1024];
+const LARGE_REPLY_BYTES: usize = LARGE_LINE.len() + LARGE_BYTES + b"\r\nEND\r\n".len();
+const LARGE_MEASURED: usize = 200;
 const WARM_UP: usize = 2000;
 const MEASURED: usize = 5000;
 /// Threads beside the event loop (a snapshot of hot keys, a timer) may allocate now and then.
@@ -43,7 +49,11 @@ fn answer(mut stream: TcpStream) {
         // One read may contain several requests: the proxy sends a client's request right behind its own `version`.
         let mut start = 0;
         while let Some((length, reply)) = first_request(&buffer[start..filled]) {
-            if stream.write_all(reply).is_err() {
+            let is_large = buffer[start..].starts_with(b"get large");
+            if is_large && (0..LARGE_BYTES / PIECE.len()).any(|piece| send_piece(&mut stream, piece).is_err()) {
+                return;
+            }
+            if stream.write_all(if is_large { b"\r\nEND\r\n" } else { reply }).is_err() {
                 return;
             }
             start += length;
@@ -51,6 +61,14 @@ fn answer(mut stream: TcpStream) {
         buffer.copy_within(start..filled, 0);
         filled -= start;
     }
+}
+
+/// Sends a piece of the large value, the first one behind its line.
+fn send_piece(stream: &mut TcpStream, piece: usize) -> std::io::Result<()> {
+    if piece == 0 {
+        stream.write_all(LARGE_LINE)?;
+    }
+    stream.write_all(PIECE)
 }
 
 /// The length of the first complete request in these bytes, and the reply to it.
@@ -96,8 +114,9 @@ fn wait_until_up(client: &mut TcpStream) {
     panic!("the backend stays down: {}", String::from_utf8_lossy(&buffer));
 }
 
+/// Both in one test: two tests would run at the same time and count each other's allocations.
 #[test]
-fn ordinary_requests_allocate_nothing() {
+fn ordinary_requests_allocate_nothing_and_large_values_one_buffer() {
     let mut config = Config::new("127.0.0.1:0", &[scripted_server().to_string()]);
     config.loops = 1;
     // No request is as slow, but the log keeps the key of each.
@@ -114,6 +133,21 @@ fn ordinary_requests_allocate_nothing() {
         let allocations = change.allocations + change.reallocations;
         assert!(allocations <= ALLOCATIONS_MAX, "{MEASURED} requests made {allocations} allocations");
     }
+    let mut reply = vec![0; LARGE_REPLY_BYTES];
+    let mut read_large = |times| {
+        for _ in 0..times {
+            client.write_all(b"get large\r\n").unwrap();
+            client.read_exact(&mut reply).unwrap();
+            assert!(reply.starts_with(LARGE_LINE) && reply.ends_with(b"x\r\nEND\r\n"));
+        }
+    };
+    // The first replies use the ordinary connection, while that for large replies opens.
+    read_large(LARGE_MEASURED / 10);
+    let region = Region::new(ALLOCATOR);
+    read_large(LARGE_MEASURED);
+    let mean_bytes = region.change().bytes_allocated / LARGE_MEASURED;
+    let bytes_max = LARGE_REPLY_BYTES + LARGE_REPLY_BYTES / 20;
+    assert!(mean_bytes <= bytes_max, "a value of {LARGE_BYTES} bytes took {mean_bytes} bytes of new buffers");
     drop(client);
     assert_eq!(proxy.stop().unwrap().lost, 0);
 }

@@ -2,7 +2,6 @@
 //! recorded since the last scrape, and adds it up.
 
 use clock::{INTERVALS, STAGES, StageClock};
-use hdrhistogram::Histogram;
 use std::sync::mpsc::{SyncSender, TrySendError};
 use wire::Verb;
 
@@ -10,26 +9,29 @@ use wire::Verb;
 pub(crate) const KINDS: [&str; 4] = ["get", "set", "delete", "other"];
 /// One series for each interval, and one for the total time in the proxy.
 const SERIES: usize = STAGES;
-/// Ten minutes: longer than any timeout.
-const LONGEST_NS: u64 = 600_000_000_000;
-/// Two significant digits are enough for the buckets of a metric. Records have the exact times.
-const DIGITS: u8 = 2;
 
-/// The number of requests that are recorded together.
-///
-/// One request updates eight histograms, and after each system call these have left the CPU caches. Recorded one by one, the cache
-/// misses cost more than all other timing work. In a batch, each histogram is fetched once.
-const BATCH_REQUESTS: usize = 64;
+/// The upper bounds of the buckets of a metric, in microseconds. Each is at least twice the one before. Records have the exact times.
+const BOUNDS_US: [u64; 21] = [
+    1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000,
+    1_000_000, 2_000_000, 5_000_000,
+];
+/// The bucket for longer times follows the others.
+const BUCKETS: usize = BOUNDS_US.len() + 1;
+/// For each number of binary digits, the bucket of the shortest time with so many.
+const FIRST_BUCKETS: [u8; 65] = first_buckets();
+
+/// The times of one series.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Times {
+    counts: [u64; BUCKETS],
+    pub(crate) sum_ns: u64,
+}
 
 /// One histogram for each group of operations and each interval, and one for the total.
 #[derive(Clone, Debug)]
 pub(crate) struct StageHistograms {
-    /// The group and times of requests that are not in the histograms yet.
-    batch: Vec<(usize, [u64; SERIES])>,
     /// `[group][interval]`. The last of each group is the total.
-    series: Vec<[Histogram<u64>; SERIES]>,
-    /// Exact sums in nanoseconds, in the same order. A histogram has them only approximately.
-    sums_ns: Vec<[u64; SERIES]>,
+    series: Vec<[Times; SERIES]>,
 }
 
 /// A request to one loop for its histograms.
@@ -40,48 +42,67 @@ pub(crate) struct HistogramRequest {
     pub(crate) sender: SyncSender<StageHistograms>,
 }
 
+const fn first_buckets() -> [u8; 65] {
+    let mut first = [0; 65];
+    let mut digits = 1;
+    while digits < first.len() {
+        let shortest_ns = 1_u64 << (digits - 1);
+        let mut bucket = first[digits - 1];
+        while (bucket as usize) < BOUNDS_US.len() && BOUNDS_US[bucket as usize] * 1_000 < shortest_ns {
+            bucket += 1;
+        }
+        first[digits] = bucket;
+        digits += 1;
+    }
+    first
+}
+
+/// The bucket of a time.
+fn bucket(time_ns: u64) -> usize {
+    let first = usize::from(FIRST_BUCKETS[(u64::BITS - time_ns.leading_zeros()) as usize]);
+    // Times with the same number of digits differ by less than a factor of two, so at most one bound is between them.
+    first + usize::from(BOUNDS_US.get(first).is_some_and(|bound_us| bound_us * 1_000 < time_ns))
+}
+
+impl Times {
+    fn record(&mut self, time_ns: u64) {
+        self.counts[bucket(time_ns)] += 1;
+        self.sum_ns += time_ns;
+    }
+
+    fn add(&mut self, other: &Times) {
+        self.counts.iter_mut().zip(other.counts).for_each(|(count, other)| *count += other);
+        self.sum_ns += other.sum_ns;
+    }
+
+    /// The number of times.
+    pub(crate) fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// The upper bound of each bucket in seconds, and the number of times in it. The last bucket has no bound.
+    pub(crate) fn buckets(&self) -> Vec<(f64, u64)> {
+        let bounds_s = BOUNDS_US.map(|bound_us| bound_us as f64 / 1e6);
+        bounds_s.into_iter().chain([f64::MAX]).zip(self.counts).collect()
+    }
+}
+
 impl Default for StageHistograms {
     fn default() -> Self {
-        let empty = || {
-            let histogram = Histogram::new_with_bounds(1, LONGEST_NS, DIGITS);
-            #[allow(clippy::expect_used, reason = "the bounds are constants and legal")]
-            histogram.expect("legal bounds")
-        };
-        StageHistograms {
-            batch: Vec::with_capacity(BATCH_REQUESTS),
-            series: KINDS.iter().map(|_| std::array::from_fn(|_| empty())).collect(),
-            sums_ns: vec![[0; SERIES]; KINDS.len()],
-        }
+        StageHistograms { series: vec![Default::default(); KINDS.len()] }
     }
 }
 
 impl StageHistograms {
-    /// Adds one request to the batch.
+    /// Adds one request.
     pub(crate) fn record(&mut self, verb: Verb, clock: &StageClock) {
-        let mut times_ns = [0; SERIES];
-        times_ns[..SERIES - 1].copy_from_slice(&clock.intervals_ns());
-        times_ns[SERIES - 1] = clock.total_ns();
-        self.batch.push((kind(verb), times_ns));
-        if self.batch.len() >= BATCH_REQUESTS {
-            self.record_batch();
-        }
+        let series = &mut self.series[kind(verb)];
+        series.iter_mut().zip(clock.intervals_ns()).for_each(|(times, time_ns)| times.record(time_ns));
+        series[SERIES - 1].record(clock.total_ns());
     }
 
-    /// Records the batch in the histograms.
-    pub(crate) fn record_batch(&mut self) {
-        for index in 0..SERIES {
-            for (kind, times_ns) in &self.batch {
-                self.series[*kind][index].saturating_record(times_ns[index]);
-                self.sums_ns[*kind][index] += times_ns[index];
-            }
-        }
-        self.batch.clear();
-    }
-
-    /// Sends what was recorded since the last request. Nothing is copied: the histograms have more than a megabyte, and a copy would
-    /// stall the event loop.
+    /// Sends what was recorded since the last request. Nothing is copied.
     pub(crate) fn exchange(&mut self, request: HistogramRequest) {
-        self.record_batch();
         let recorded = std::mem::replace(self, request.empty);
         let sent = request.sender.try_send(recorded);
         if let Err(TrySendError::Full(recorded) | TrySendError::Disconnected(recorded)) = sent {
@@ -92,28 +113,21 @@ impl StageHistograms {
 
     /// Empties the histograms, so that they can be used again.
     pub(crate) fn clear(&mut self) {
-        self.series.iter_mut().flatten().filter(|histogram| !histogram.is_empty()).for_each(Histogram::reset);
-        self.sums_ns.iter_mut().for_each(|sums| sums.fill(0));
+        self.series.fill_with(Default::default);
     }
 
-    /// Adds the histograms of another loop, whose batch must be recorded.
+    /// Adds the histograms of another loop.
     pub(crate) fn add(&mut self, other: &StageHistograms) {
-        assert!(other.batch.is_empty(), "the batch was not recorded");
-        for kind in 0..KINDS.len() {
-            for index in 0..SERIES {
-                // Both have the same bounds, so no value can be out of range.
-                let _ = self.series[kind][index].add(&other.series[kind][index]);
-                self.sums_ns[kind][index] += other.sums_ns[kind][index];
-            }
-        }
+        let others = other.series.iter().flatten();
+        self.series.iter_mut().flatten().zip(others).for_each(|(times, other)| times.add(other));
     }
 
-    /// Every series: group of operations, name of the interval, histogram, and exact sum in nanoseconds. The batch must be recorded.
-    pub(crate) fn series(&self) -> impl Iterator<Item = (&'static str, &'static str, &Histogram<u64>, u64)> {
+    /// Every series: group of operations, name of the interval, and times.
+    pub(crate) fn series(&self) -> impl Iterator<Item = (&'static str, &'static str, &Times)> {
         KINDS.into_iter().enumerate().flat_map(move |(kind, kind_name)| {
             (0..SERIES).map(move |index| {
                 let name = INTERVALS.get(index).map_or("total", |interval| interval.name);
-                (kind_name, name, &self.series[kind][index], self.sums_ns[kind][index])
+                (kind_name, name, &self.series[kind][index])
             })
         })
     }
@@ -131,7 +145,7 @@ fn kind(verb: Verb) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clock::{Clock, Nanos, Stage};
+    use clock::{Nanos, Stage};
     use std::sync::mpsc::sync_channel;
 
     #[test]
@@ -141,11 +155,9 @@ mod tests {
         clock.stamp(Stage::Replied, Nanos(3000));
         clock.finish();
         first.record(Verb::Get, &clock);
-        first.record_batch();
         let mut second = StageHistograms::default();
         second.record(Verb::Get, &clock);
         second.record(Verb::Set, &clock);
-        second.record_batch();
         first.add(&second);
         assert_eq!((total(&first, "get"), total(&first, "set")), ((2, 4000), (1, 2000)));
         second.clear();
@@ -170,41 +182,28 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "prints times: cargo test --release -p proxy --lib scrape_occupies -- --ignored --nocapture"]
-    fn how_long_a_scrape_occupies_an_event_loop() {
-        let time = Clock::monotonic();
-        let mut own = StageHistograms::default();
-        let (mut copies_ns, mut exchanges_ns, mut spare) = (Vec::new(), Vec::new(), None);
-        for round in 0..1000 {
-            for request in 0..1000 {
-                let mut clock = StageClock::started(Nanos(1));
-                clock.stamp(Stage::Replied, Nanos(1 + request * (round + 1) * 10));
-                clock.finish();
-                own.record([Verb::Get, Verb::Set, Verb::Delete, Verb::Touch][request as usize % 4], &clock);
-            }
-            let begun = time.now();
-            own.record_batch();
-            let copy = own.clone();
-            copies_ns.push(time.now().since(begun));
-            let (sender, receiver) = sync_channel(1);
-            let empty = spare.replace(copy).unwrap_or_default();
-            let begun = time.now();
-            own.exchange(HistogramRequest { empty, sender });
-            exchanges_ns.push(time.now().since(begun));
-            let mut recorded = receiver.recv().unwrap();
-            recorded.clear();
-            spare = Some(recorded);
+    fn a_time_is_in_the_first_bucket_whose_bound_it_does_not_exceed() {
+        let near_bounds =
+            BOUNDS_US.iter().flat_map(|bound_us| [bound_us * 1_000 - 1, bound_us * 1_000, bound_us * 1_000 + 1]);
+        let near_powers = (0..64).flat_map(|digits| [(1_u64 << digits) - 1, 1 << digits, (1 << digits) + 1]);
+        for time_ns in near_bounds.chain(near_powers).chain([0, u64::MAX]) {
+            let expected = BOUNDS_US.iter().position(|bound_us| time_ns <= bound_us * 1_000).unwrap_or(BUCKETS - 1);
+            assert_eq!(bucket(time_ns), expected, "{time_ns}");
         }
-        for (what, mut times_ns) in [("a copy", copies_ns), ("an exchange", exchanges_ns)] {
-            times_ns.sort_unstable();
-            let [median, high, longest] = [500, 990, 999].map(|place: usize| times_ns[place] as f64 / 1e3);
-            println!("{what}: median {median:.1}, 99 % {high:.1}, longest {longest:.1} microseconds");
-        }
+    }
+
+    #[test]
+    fn the_buckets_have_all_times() {
+        let mut times = Times::default();
+        [999, 1_000, 1_001, 6_000_000_000].into_iter().for_each(|time_ns| times.record(time_ns));
+        let buckets = times.buckets();
+        assert_eq!((buckets[0], buckets[1], buckets[BUCKETS - 1]), ((1e-6, 2), (2e-6, 1), (f64::MAX, 1)));
+        assert_eq!((times.count(), times.sum_ns), (4, 6_000_003_000));
     }
 
     /// The number and the sum of the total times of one group.
     fn total(histograms: &StageHistograms, kind: &str) -> (u64, u64) {
         let series = histograms.series().find(|series| series.0 == kind && series.1 == "total").unwrap();
-        (series.2.len(), series.3)
+        (series.2.count(), series.2.sum_ns)
     }
 }

@@ -7,7 +7,7 @@ use crate::observe::counters::{
 use crate::observe::histograms::StageHistograms;
 use crate::observe::hot_keys::{HotKeysBoard, printable};
 use crate::observe::labels::{self, Labels};
-use crate::observe::metrics_text::{Number, Page, buckets};
+use crate::observe::metrics_text::{Number, Page};
 use crate::observe::process_counts::ProcessCounts;
 use crate::observe::tally::{ServerName, Sums, Tally};
 use clock::Process;
@@ -77,11 +77,11 @@ impl Snapshot {
     /// One histogram for each group of operations and each stage. `stage="total"` is the whole time in the proxy.
     fn stages(&self, page: &mut Page<'_, '_>) -> fmt::Result {
         let mut family = page.family(&catalogue::STAGE, MetricType::Histogram)?;
-        for (operation, stage, histogram, sum_ns) in self.histograms.series().filter(|series| !series.2.is_empty()) {
+        for (operation, stage, times) in self.histograms.series().filter(|series| series.2.count() > 0) {
             let labels = labels::stage(operation, stage);
-            let sum_s = sum_ns as f64 / 1e9;
+            let sum_s = times.sum_ns as f64 / 1e9;
             let mut encoder = family.encode_family(&labels)?;
-            encoder.encode_histogram::<NoLabelSet>(sum_s, histogram.len(), &buckets(histogram), None)?;
+            encoder.encode_histogram::<NoLabelSet>(sum_s, times.count(), &times.buckets(), None)?;
         }
         Ok(())
     }

@@ -1,18 +1,11 @@
-//! The metrics text format: families, samples, buckets, and the older Prometheus format. Knows no particular metric.
+//! The metrics text format: families, samples, and the older Prometheus format. Knows no particular metric.
 
 use crate::observe::catalogue::{self, Definition, MetricKind};
 use crate::observe::labels::Labels;
-use hdrhistogram::Histogram;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 use std::fmt;
-
-/// The upper bounds of the buckets in microseconds, three per decade, from a loopback reply to a timeout.
-const BOUNDS_US: [u64; 21] = [
-    1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000,
-    1_000_000, 2_000_000, 5_000_000,
-];
 
 /// The value of a sample.
 #[derive(Clone, Copy, Debug)]
@@ -73,19 +66,6 @@ fn write(encoder: &mut MetricEncoder<'_>, kind: MetricType, number: Number) -> f
         (_, Number::Whole(value)) => encoder.encode_gauge(&i64::try_from(value).unwrap_or(i64::MAX)),
         (_, Number::Real(value)) => encoder.encode_gauge(&value),
     }
-}
-
-/// The counts between successive bounds. The last bucket has the rest.
-pub(crate) fn buckets(histogram: &Histogram<u64>) -> Vec<(f64, u64)> {
-    let mut below = 0;
-    let mut buckets = Vec::with_capacity(BOUNDS_US.len() + 1);
-    for bound_us in BOUNDS_US {
-        let up_to = histogram.count_between(0, bound_us * 1_000);
-        buckets.push((bound_us as f64 / 1e6, up_to - below));
-        below = up_to;
-    }
-    buckets.push((f64::MAX, histogram.len() - below));
-    buckets
 }
 
 /// Converts the text to the older Prometheus format, for clients that do not accept OpenMetrics. In that format the head of a counter

@@ -205,8 +205,7 @@ mod tests {
         clock.stamp(Stage::Replied, Nanos(3000));
         clock.finish();
         recorded.record(wire::Verb::Get, &clock);
-        recorded.record_batch();
-        let number = || counts.times().series().map(|series| series.2.len()).max().unwrap();
+        let number = || counts.times().series().map(|series| series.2.count()).max().unwrap();
         counts.add_times(&recorded);
         let (sender, receiver) = sync_channel(1);
         counts.add_late_times(receiver);

@@ -174,7 +174,7 @@ mod tests {
             if reaction == AnswersLate {
                 slow_own.exchange(next(&mut slow));
             }
-            let total = snapshot.histograms.series().find(|series| series.1 == "total").unwrap().2.len();
+            let total = snapshot.histograms.series().find(|series| series.1 == "total").unwrap().2.count();
             let stale = snapshot.sums.of_scrapes(|scrapes| &scrapes.stale_loops);
             assert_eq!((total, stale), (requests, stale_loops), "{reaction:?}");
         }
@@ -195,7 +195,7 @@ mod tests {
         let mut own = StageHistograms::default();
         record(&mut own);
         own.exchange(request);
-        assert_eq!(counts.times().series().map(|series| series.2.len()).max(), Some(1));
+        assert_eq!(counts.times().series().map(|series| series.2.count()).max(), Some(1));
     }
 
     fn request(post: Post<HistogramRequest>) -> RequestHistograms {

@@ -391,7 +391,10 @@ impl EventLoop {
             let Some(session) = self.core.complete(id) else { continue };
             let slot = session.slot as usize;
             if self.sessions.get(slot).is_some_and(|candidate| candidate.number() == session.connection) {
-                self.touched.push(slot);
+                // The replies to a pipeline often come together.
+                if self.touched.last() != Some(&slot) {
+                    self.touched.push(slot);
+                }
             } else {
                 let now = self.core.clock.now();
                 self.core.journal.end_undelivered(&mut self.core.jobs, id, now);

@@ -164,8 +164,7 @@ impl Journal {
     }
 
     /// The times of the requests since the last time that they were sent, at the end of the loop.
-    pub(crate) fn into_histograms(mut self) -> StageHistograms {
-        self.histograms.record_batch();
+    pub(crate) fn into_histograms(self) -> StageHistograms {
         self.histograms
     }
 

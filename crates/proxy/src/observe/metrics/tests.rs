@@ -16,7 +16,6 @@ fn snapshot(hot_keys: Option<HotKeysBoard>) -> Snapshot {
     clock.stamp(Stage::Answered, Nanos(151_000));
     clock.finish();
     histograms.record(Verb::Get, &clock);
-    histograms.record_batch();
     let named = CountedNames {
         pools: vec!["main".into()],
         servers: vec![ServerName { pool: "main".into(), address: "a:1".into() }],

@@ -244,30 +244,47 @@ impl BackendConnection {
 
     /// Reads up to the budget, and matches the replies with the requests.
     pub(crate) fn receive(&mut self, buffers: &mut Buffers, answered: &mut AnsweredJobs<'_>, clock: &Clock) {
-        let Some(connection) = &mut self.connection else { return };
+        let mut received = 0;
+        while let Some(count) = self.receive_once(buffers, answered, clock) {
+            received += count;
+            if received >= READ_BUDGET_BYTES {
+                break;
+            }
+        }
+        if let Some(connection) = &mut self.connection {
+            connection.inbox.release(buffers);
+            connection.outbox.release();
+        }
+    }
+
+    /// Reads until the socket is empty or the buffer is full, and matches the replies. Returns the number of bytes if there may be more.
+    ///
+    /// Replies are matched before the next read, because a buffer that is full would have to grow for it. If the buffer ends within a
+    /// large value, its length is known after that, and it gets a buffer of its own.
+    fn receive_once(&mut self, buffers: &mut Buffers, answered: &mut AnsweredJobs<'_>, clock: &Clock) -> Option<usize> {
+        let connection = self.connection.as_mut()?;
         let unread = connection.inbox.filled().len();
-        let filled = connection.fill(buffers, READ_BUDGET_BYTES);
+        let filled = connection.fill(buffers, 1);
+        let received = connection.inbox.filled().len() - unread;
         let now = clock.now();
-        if connection.inbox.filled().len() > unread {
+        if received > 0 {
             self.in_flight.note_received(now);
         }
         if let Err(loss) = self.match_replies(answered, now) {
-            return self.fail(loss, answered, now);
+            self.fail(loss, answered, now);
+            return None;
         }
         self.counters().tls_failed.add(u64::from(filled.as_ref().is_err_and(is_tls_failure)));
         match filled {
+            Ok(Filled::More) => return Some(received),
+            Ok(Filled::Drained) => {}
             Ok(Filled::Closed) | Err(_) if self.may_reopen_at_once(now) => {
                 self.retry.succeeded();
                 self.state = State::Closed { retry_at: Nanos::UNSET };
             }
             Ok(Filled::Closed) | Err(_) => self.fail(Loss::Lost, answered, now),
-            Ok(_) => {
-                if let Some(connection) = &mut self.connection {
-                    connection.inbox.release(buffers);
-                    connection.outbox.release();
-                }
-            }
         }
+        None
     }
 
     /// Whether the server has closed an idle connection that has answered requests or was open for a while. A server that closes

@@ -32,6 +32,9 @@ pub(crate) struct Shared {
     /// Whether each connection accepts requests, and for each backend the number of connections that do.
     is_up: Vec<bool>,
     up: Vec<usize>,
+    /// Whether a request is in flight on each connection, and for each slot the number of connections on which one is.
+    is_waiting: Vec<bool>,
+    waiting: Vec<usize>,
     /// The slots that a published fault keeps busy.
     write_hold: Option<WriteHold>,
     counters: Arc<LoopCounters>,
@@ -50,7 +53,8 @@ impl Shared {
         (0..workers).rev().for_each(|slot| slots.set(slot, Slot::Free));
         let write_hold = fault_write_hold.map(|time| WriteHold::new(time, workers));
         let (is_up, up) = (vec![false; workers * servers], vec![0; servers]);
-        Shared { servers, queue, slots, is_up, up, write_hold, counters }
+        let (is_waiting, waiting) = (vec![false; workers * servers], vec![0; workers]);
+        Shared { servers, queue, slots, is_up, up, is_waiting, waiting, write_hold, counters }
     }
 
     /// Gives a job a free slot or a place in the queue, or refuses it.
@@ -74,8 +78,7 @@ impl Shared {
                 each_waiting_leg(id, answered, |leg, backend, answered| {
                     send_leg(leg, request, self.connection(slot, backend), connections, answered, time.turn);
                 });
-                self.hold_slot(slot, answered.jobs.get(id), time.turn);
-                self.update_slot(slot, connections);
+                self.note_sent(slot, answered.jobs.get(id), connections, time.turn);
             } else {
                 self.enqueue(id, request, answered, time.turn);
             }
@@ -156,22 +159,37 @@ impl Shared {
             (true, false) => self.up[backend] -= 1,
             _ => {}
         }
-        self.update_slot(connection / self.servers, connections);
+        self.count_waiting(connection, connections);
     }
 
-    /// Keeps a slot busy that has sent a write, if the configuration has this fault.
-    fn hold_slot(&mut self, slot: usize, job: &Job, now: Nanos) {
+    /// Updates a slot that has sent a job. If the configuration has this fault, a write keeps it busy.
+    fn note_sent(&mut self, slot: usize, job: &Job, connections: &Connections, now: Nanos) {
         if let Some(hold) = self.write_hold.as_mut().filter(|_| !is_read(job.verb)) {
             hold.hold(slot, now);
+            self.update_slot(slot);
+        }
+        for leg in job.legs() {
+            self.count_waiting(self.connection(slot, usize::from(leg.backend)), connections);
         }
     }
 
+    /// Updates the slot of a connection if the connection has got its first request or answered its last one. The others are not looked
+    /// at, because there may be hundreds.
+    fn count_waiting(&mut self, connection: usize, connections: &Connections) {
+        let slot = connection / self.servers;
+        let is_waiting = connections.get(connection).waiting() > 0;
+        match (std::mem::replace(&mut self.is_waiting[connection], is_waiting), is_waiting) {
+            (false, true) => self.waiting[slot] += 1,
+            (true, false) => self.waiting[slot] -= 1,
+            _ => return,
+        }
+        self.update_slot(slot);
+    }
+
     /// Updates a slot: it is busy as long as a request is in flight on any of its connections.
-    fn update_slot(&mut self, slot: usize, connections: &Connections) {
-        let first = self.connection(slot, 0);
+    fn update_slot(&mut self, slot: usize) {
         let is_held = self.write_hold.as_ref().is_some_and(|hold| hold.is_held(slot));
-        let is_busy =
-            is_held || (first..first + self.servers).any(|connection| connections.get(connection).waiting() > 0);
+        let is_busy = is_held || self.waiting[slot] > 0;
         self.slots.set(slot, if is_busy { Slot::Busy } else { Slot::Free });
     }
 
@@ -183,7 +201,7 @@ impl Shared {
         time: Time<'_>,
     ) {
         while let Some(slot) = self.write_hold.as_mut().and_then(|hold| hold.release(time.turn)) {
-            self.update_slot(slot, connections);
+            self.update_slot(slot);
         }
         let mut read = None;
         while let Some(&id) = self.queue.head() {
@@ -193,8 +211,7 @@ impl Shared {
             each_waiting_leg(id, answered, |leg, backend, answered| {
                 send_buffered(leg, self.connection(slot, backend), connections, answered, now);
             });
-            self.hold_slot(slot, answered.jobs.get(id), now);
-            self.update_slot(slot, connections);
+            self.note_sent(slot, answered.jobs.get(id), connections, now);
         }
     }
 
