@@ -22,6 +22,8 @@ LONGEST_S = {
     "baseline-network": 300,
     "null": 420,
     "predict": 180,
+    "capacity-fit": 60,
+    "capacity": 240,
 }
 STUDIES = ("asl15", "asl16", "asl18")
 # The studies give no numbers for these, or their question is not about a number.

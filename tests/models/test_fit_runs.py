@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from waylab.cli.fit import capacity as command
-from waylab.cli.fit.capacity import costs_of, goal_of
+from waylab.cli.fit.capacity import costs_of
+from waylab.cli.fit.capacity_judge import summary
+from waylab.cli.fit.capacity_words import goal_of
 from waylab.errors import LabError
 from waylab.fit.interface import Estimate, RefusedFitError
 from waylab.fit.layered import LayeredModel
@@ -25,8 +27,15 @@ from waylab.fit.observations import (
 from waylab.fit.observations.trials import _without_contradictions
 from waylab.models import closed_network, solve
 from waylab.predict.held_out import came_true
-from waylab.predict.runs import CapacityGoal, explain_run, fit_runs, judge_runs, plan_capacity
-from waylab.predict.runs.chosen import one_sided
+from waylab.predict.runs import (
+    CapacityGoal,
+    explain_run,
+    fit_runs,
+    judge_capacity,
+    judge_runs,
+    plan_capacity,
+)
+from waylab.predict.runs.chosen import _of_mean, one_sided
 from waylab.predict.runs.frames import (
     capacity_frame,
     explanation_frame,
@@ -155,6 +164,32 @@ def test_intervals_contain_the_measurement_as_often_as_they_say():
     assert total == 72 and inside / total >= 0.83
     # The noise alone needs 3.3 % on each side.
     assert np.median(widths) < 0.15
+
+
+def test_no_interval_is_narrower_than_the_measurement_varies_by_itself():
+    """The mean of n trials varies by the deviation of a trial over the root of n, however good the model is."""
+    for trials in (1, 4, 9):
+        assert _of_mean(0.05, 0.05, trials) >= 0.999 * 0.05 / math.sqrt(trials)
+
+
+def test_a_count_that_was_never_varied_widens_the_interval():
+    """Two proxies were never measured, so that only the structure of the model says what they do."""
+    known = [one for one in run_of_known_truth(2) if one.role == "calibration"]
+    layered = LayeredModel().fit(known)
+    assert layered.discrepancy(settings(8, 5)) == 0
+    two, four = (layered.discrepancy(settings(8, 3, proxies=count)) for count in (2, 4))
+    assert 0.03 < two < four < 0.15
+    assert layered.predict(settings(8, 3, proxies=2)).uncertainty[0] > two
+
+
+def test_inner_configurations_that_would_be_refused_say_nothing_about_the_models():
+    """Without the written ones, all trials have one share of writes."""
+    random = np.random.default_rng(5)
+    sizes = [(clients, share) for clients in (2, 8, 32) for share in (0.0, 0.5)]
+    known = [measured(settings(clients, 1, writes_share=share), random, 0.02) for clients, share in sizes]
+    fitted = fit_runs(known)
+    assert {one.measured.settings.clients for one in fitted.pairs} == {2, 8, 32}
+    assert all("layered" in one.predicted for one in fitted.pairs)
 
 
 def test_held_out_configurations_are_judged_and_rows_have_the_names_of_tables():
@@ -303,7 +338,14 @@ def test_a_goal_that_nothing_meets_has_the_exit_code_of_the_help(known_fit, monk
     monkeypatch.setattr(command, "observe", lambda _: observations)
     monkeypatch.setattr(command, "fitted_runs", lambda _: known_fit)
     arguments = SimpleNamespace(
-        runs=[], set=[], rate="30k", clients=None, until="mean<20us", cost="server=1", json=False
+        runs=[],
+        set=[],
+        rate="30k",
+        clients=None,
+        measured=None,
+        until="mean<20us",
+        cost="server=1",
+        json=False,
     )
     assert command.capacity(arguments) == 1
     assert capsys.readouterr().err.startswith("waylab: no configuration meets the goal")
@@ -348,3 +390,50 @@ def test_results_are_data_frames(known_fit):
     goal = CapacityGoal("mean", 400e-6)
     plan = plan_capacity(known_fit, settings(1, 1, rate_per_s=20_000.0), goal, {"servers": 1.0})
     assert capacity_frame(plan)["cost"].iloc[0] == plan.options[0].cost
+
+
+def open_trial(rate: float, servers: int, response_s: float) -> TrialObservation:
+    """A trial of an open loop with a known mean response time."""
+    one = settings(64, servers, rate_per_s=rate)
+    return TrialObservation(
+        run="open",
+        trial=f"{rate}-{servers}",
+        configuration=f"rate={rate}, servers={servers}",
+        block=1,
+        role="",
+        settings=one,
+        throughput_per_s=rate,
+        response_s=response_s,
+        percentiles_s={"all": {"95": 3 * response_s}},
+    )
+
+
+def test_proposals_for_capacity_are_judged_by_measurements(known_fit):
+    """One server can do 33 333 requests per second, and two do 40 000 with a mean of 280 us."""
+    open_loops = [
+        open_trial(40_000, 1, 5e-3),
+        open_trial(40_000, 2, 280e-6),
+        open_trial(40_000, 3, 250e-6),
+        open_trial(10_000, 1, 190e-6),
+    ]
+    (kept, missed) = judge_capacity(
+        known_fit, open_loops, [CapacityGoal("mean", 400e-6), CapacityGoal("mean", 10e-6)], {"servers": 1.0}
+    )
+    assert kept.proposed.settings.servers == 2 and kept.measured_s == pytest.approx(280e-6) and kept.kept
+    assert kept.cheaper.servers == 1 and kept.needed
+    assert missed.proposed is None and missed.kept is None and not missed.possible
+    assert summary([kept, missed]) == [
+        "1 of 1 proposed configurations met the goal (promised: 100 % on average)",
+        "1 of 1 next cheaper configurations missed it",
+        "nothing was proposed in 1 scenarios; in 0 of them a measured configuration meets the goal",
+    ]
+    slow = [dataclasses.replace(one, response_s=1.0) for one in open_loops]
+    (broken,) = judge_capacity(known_fit, slow, [CapacityGoal("mean", 400e-6)], {"servers": 1.0})
+    assert broken.kept is False and not broken.possible
+
+
+def test_a_run_without_a_choice_of_counts_cannot_judge(known_fit):
+    with pytest.raises(LabError, match="no load was measured with two counts of servers"):
+        judge_capacity(
+            known_fit, [open_trial(10_000, 1, 1e-3)], [CapacityGoal("mean", 1e-3)], {"servers": 1.0}
+        )

@@ -67,11 +67,20 @@ def add_fit_commands(parts: Any) -> None:
     load = capacity.add_mutually_exclusive_group(required=True)
     load.add_argument("--rate", metavar="RATE", help="arrivals per second of an open loop, for example 20k")
     load.add_argument("--clients", metavar="N", help="clients of a closed loop")
+    load.add_argument(
+        "--measured",
+        type=Path,
+        action="append",
+        metavar="RUN",
+        help="judge: for each load of this run that was measured with several counts, compare the proposal with the "
+        "measurement; repeat it",
+    )
     capacity.add_argument(
         "--until",
         required=True,
         metavar="GOAL",
-        help="the goal: mean, p50, p95 or p99 below a time, for example p99<2ms",
+        help="the goal: mean, p50, p95 or p99 below a time, for example p99<2ms; with --measured also several, "
+        "separated by commas",
     )
     capacity.add_argument(
         "--cost",

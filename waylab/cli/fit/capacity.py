@@ -3,7 +3,6 @@
 import argparse
 import json
 import math
-import re
 import sys
 from dataclasses import replace
 
@@ -11,21 +10,24 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from waylab.cli.fit.capacity_judge import judge
+from waylab.cli.fit.capacity_words import counts_text, goal_of
 from waylab.cli.fit.commands import changes_of, fitted_runs, time_text, wide_console
-from waylab.cli.model.values import time_s
 from waylab.errors import LabError
 from waylab.fit.observations import base_settings, changed_settings, observe, usable
-from waylab.fit.observations.settings import ModelSettings, field_of
-from waylab.predict.runs import CapacityGoal, plan_capacity
+from waylab.fit.observations.settings import field_of
+from waylab.predict.runs import plan_capacity
 from waylab.predict.runs.capacity import CapacityOption, UnreachableGoalError
 
-_GOAL = re.compile(r"(mean|p50|p95|p99)\s*<=?\s*(\S+)")
 _PARTS = ("servers", "proxies", "loops", "slots", "services", "server_threads")
 
 
 def capacity(arguments: argparse.Namespace) -> int:
     """Print the cheapest configurations that meet the goal."""
-    goal, costs = goal_of(arguments.until), costs_of(arguments.cost)
+    costs = costs_of(arguments.cost)
+    if arguments.measured:
+        return judge(arguments, costs)
+    goal = goal_of(arguments.until)
     changes = changes_of(arguments.set)
     base = changed_settings(base_settings(usable(observe(arguments.runs))), changes)
     base = changed_settings(
@@ -72,7 +74,7 @@ def capacity(arguments: argparse.Namespace) -> int:
     for title, options in (("", found.options), ("cheaper: ", found.cheaper)):
         for one in options:
             table.add_row(
-                title + _counts(one.settings, list(costs)),
+                title + counts_text(one.settings, list(costs)),
                 f"{one.cost:g}",
                 f"{100 * one.probability:.0f} %",
                 time_text(one.response_s) if math.isfinite(one.response_s) else "unbounded",
@@ -84,29 +86,11 @@ def capacity(arguments: argparse.Namespace) -> int:
     if found.next_run is not None:
         after = found.next_run
         console.print(
-            f"measure next: {_counts(after.settings, [*costs, 'clients'])}; it would shrink the interval of the mean "
-            f"response of the proposed configuration from ±{after.before:.0f} % to ±{after.after:.0f} %",
+            f"measure next: {counts_text(after.settings, [*costs, 'clients'])}; it would shrink the interval of the "
+            f"mean response of the proposed configuration from ±{after.before:.0f} % to ±{after.after:.0f} %",
             soft_wrap=True,
         )
     return 0
-
-
-def goal_of(text: str) -> CapacityGoal:
-    """Read `p99<2ms`.
-
-    Raises:
-        LabError: for anything else.
-    """
-    match = _GOAL.fullmatch(text.strip())
-    if match is None:
-        raise LabError(f"--until {text[:40]}: give mean, p50, p95 or p99 below a time, for example p99<2ms")
-    try:
-        limit_s = time_s(match[2])
-    except argparse.ArgumentTypeError as error:
-        raise LabError(f"--until {text[:40]}: {error}") from None
-    if not limit_s > 0:
-        raise LabError(f"--until {text[:40]}: the time must be above zero")
-    return CapacityGoal(match[1].removeprefix("p"), limit_s)
 
 
 def costs_of(text: str) -> dict[str, float]:
@@ -134,10 +118,6 @@ def costs_of(text: str) -> dict[str, float]:
     if not costs:
         raise LabError("--cost: give at least one part, for example server=1")
     return costs
-
-
-def _counts(settings: ModelSettings, names: list[str]) -> str:
-    return ", ".join(f"{name} {getattr(settings, name)}" for name in names)
 
 
 def _as_dict(one: CapacityOption) -> dict[str, object]:

@@ -1,5 +1,6 @@
 """Fits the layered model through its solver: throughput, response time and CPU time of all trials together."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -18,6 +19,7 @@ from waylab.fit.layered.demands import Parameter, network_of, parameters_of, rol
 from waylab.fit.layered.network import CycleNetwork, CycleSolutions, hosts_of, solve_cycles
 from waylab.fit.layered.shapes import fit_shapes
 from waylab.fit.observations import ModelSettings, TrialObservation, pooled
+from waylab.fit.table.discrepancy import FAR, LENGTH
 
 Array = NDArray[np.float64]
 
@@ -38,6 +40,20 @@ _OVERHEAD = Parameter("overhead", 1.1, 0.25)
 _BATCHING = Parameter("batching", 0.7, 0.5)
 _BATCHING_STARTS = (-0.7, 0.7)
 _WORST = 50.0
+# Counts whose effect follows from the structure of the model, which trials at one level cannot refute.
+_COUNTS = frozenset(
+    (
+        "load_threads",
+        "proxies",
+        "loops",
+        "slots",
+        "readers",
+        "servers",
+        "server_threads",
+        "services",
+        "lanes",
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -162,6 +178,18 @@ class FittedLayered:
         logs = random.multivariate_normal(self.logs, self.covariance, size=count, method="eigh")
         return self.solve([settings] * count, logs=logs)
 
+    def discrepancy(self, settings: ModelSettings) -> float:
+        """Standard deviation of ln X because counts differ from the only calibrated ones: no trial shows their effect.
+
+        It grows with the logarithm of the ratio to 15 %, as for tables of other systems (`fit/table/discrepancy.py`).
+        """
+        squares = 0.0
+        for name in self.domain.constant(settings):
+            known, wanted = self.domain.levels[name][0], float(getattr(settings, name))
+            if name in _COUNTS and known > 0 and wanted > 0:
+                squares += math.log(wanted / known) ** 2
+        return FAR * math.sqrt(1 - math.exp(-squares / LENGTH**2))
+
     def check(self, settings: ModelSettings) -> None:
         """Refuse settings of which the trials say nothing."""
         reason = unidentifiable(self.domain, settings)
@@ -188,7 +216,11 @@ class FittedLayered:
             )
         rate, response_s = float(found.throughput_per_s[0]), float(found.response_s[0])
         slopes = self.slopes(settings)
-        spreads = np.sqrt(np.einsum("ij,jk,ik->i", slopes, self.covariance, slopes) + self.run_noise**2)
+        # An error of X appears in R, larger by the ratio of the whole cycle to R.
+        unlike = self.discrepancy(settings) * np.array([1.0, 1.0 + settings.think_s / response_s])
+        spreads = np.sqrt(
+            np.einsum("ij,jk,ik->i", slopes, self.covariance, slopes) + self.run_noise**2 + unlike**2
+        )
         use, hosts, bottleneck = self._described(settings)
         load = _busiest(found, 0)
         return ModelPrediction(

@@ -9,10 +9,10 @@ from waylab.fit.table.observations import CellSettings
 CYCLE_MAX = 4.0
 # Standard deviations of ln X: of a curve far from the cells of its deployment, and of any prediction. Each deployment
 # has curves of its own, and only their levels and capacities are parameters.
-_FAR = 0.15
+FAR = 0.15
 _NEAR = 0.02
 # Distance in the logarithm of clients or of workers over which curves become unlike each other.
-_LENGTH = 2.0
+LENGTH = 2.0
 
 
 def discrepancy(settings: CellSettings, calibrated: Sequence[CellSettings]) -> float:
@@ -22,5 +22,5 @@ def discrepancy(settings: CellSettings, calibrated: Sequence[CellSettings]) -> f
         + math.log(max(one.workers, 1) / max(settings.workers, 1)) ** 2
         for one in calibrated
     ]
-    alike = math.exp(-min(squares) / _LENGTH**2) if squares else 0.0
-    return math.hypot(_NEAR, _FAR * math.sqrt(1 - alike))
+    alike = math.exp(-min(squares) / LENGTH**2) if squares else 0.0
+    return math.hypot(_NEAR, FAR * math.sqrt(1 - alike))

@@ -76,17 +76,38 @@ def plan_capacity(
         RefusedFitError: when the layered model cannot judge the goal.
         UnreachableGoalError: when no configuration meets it.
     """
-    layered = fitted.layered
-    if layered is None:
-        raise RefusedFitError(fitted.fits.reasons.get("layered", "the layered model could not be fitted"))
+    candidates = _candidates(fitted, base, costs)
+    good, cheaper = search_capacity(fitted, base, goal, costs, candidates)
+    near = sorted(cheaper, key=lambda one: -one.probability)[:_SHOWN]
+    warnings = [
+        f"{text}, so that the probability is less certain" for text in fitted.domain.beyond(good[0].settings)
+    ]
+    return CapacityPlan(
+        good, near, _next_run(fitted, _layered(fitted), good[0].settings, candidates), warnings
+    )
+
+
+def search_capacity(
+    fitted: FittedChosen,
+    base: ModelSettings,
+    goal: CapacityGoal,
+    costs: Mapping[str, float],
+    candidates: Sequence[ModelSettings],
+) -> tuple[list[CapacityOption], list[CapacityOption]]:
+    """The cheapest candidates that meet the goal as promised, and all that are cheaper than the first of them.
+
+    Raises:
+        RefusedFitError: when the layered model cannot judge the goal.
+        UnreachableGoalError: when no candidate meets it.
+    """
+    layered = _layered(fitted)
     reason = unidentifiable(fitted.domain, base)
     if reason:
         raise RefusedFitError(reason)
-    candidates = _candidates(fitted, base, costs)
     options: list[CapacityOption] = []
     good: list[CapacityOption] = []
-    for one, cost in candidates:
-        options.append(_option(fitted, layered, one, cost, goal))
+    for one in sorted(candidates, key=lambda one: (_cost(one, costs), one)):
+        options.append(_option(fitted, layered, one, _cost(one, costs), goal))
         if options[-1].probability >= PROMISED:
             good.append(options[-1])
             # Further ones are more expensive, and are not shown.
@@ -98,22 +119,20 @@ def plan_capacity(
             f"no configuration meets the goal with a probability of {100 * PROMISED:.0f} %; the best has "
             f"{100 * best.probability:.0f} % and is limited by {best.limited_by}"
         )
-    cheaper = [one for one in options if one.cost < good[0].cost]
-    near = sorted(cheaper, key=lambda one: -one.probability)[:_SHOWN]
-    warnings = [
-        f"{text}, so that the probability is less certain" for text in fitted.domain.beyond(good[0].settings)
-    ]
-    return CapacityPlan(
-        good[:_SHOWN],
-        near,
-        _next_run(fitted, layered, good[0].settings, [one for one, _ in candidates]),
-        warnings,
-    )
+    return good, [one for one in options if one.cost < good[0].cost]
 
 
-def _candidates(
-    fitted: FittedChosen, base: ModelSettings, costs: Mapping[str, float]
-) -> list[tuple[ModelSettings, float]]:
+def _layered(fitted: FittedChosen) -> FittedLayered:
+    if fitted.layered is None:
+        raise RefusedFitError(fitted.fits.reasons.get("layered", "the layered model could not be fitted"))
+    return fitted.layered
+
+
+def _cost(one: ModelSettings, costs: Mapping[str, float]) -> float:
+    return sum(price * getattr(one, name) for name, price in costs.items())
+
+
+def _candidates(fitted: FittedChosen, base: ModelSettings, costs: Mapping[str, float]) -> list[ModelSettings]:
     """All combinations of counts, the cheapest first."""
     ranges = []
     for name in costs:
@@ -124,9 +143,8 @@ def _candidates(
         values = dict(zip(costs, counts, strict=True))
         if values.get("servers", base.servers) < base.replicas:
             continue
-        cost = sum(price * values[name] for name, price in costs.items())
-        found.append((replace(base, **values), cost))  # type: ignore[arg-type]
-    return sorted(found, key=lambda one: (one[1], one[0]))[:_CANDIDATES_MAX]
+        found.append(replace(base, **values))  # type: ignore[arg-type]
+    return sorted(found, key=lambda one: (_cost(one, costs), one))[:_CANDIDATES_MAX]
 
 
 def _option(

@@ -244,15 +244,20 @@ class FittedChosen:
                 measured = self.domain.levels["rate_per_s"][0] > 0
                 found[quantity] = max(_OPEN_HALF, _QUANTILE_BEFORE * between if measured else 0.0)
                 continue
+            # No interval can be narrower than the measurement that it is to contain varies by itself.
+            least = _QUANTILE_BEFORE * between / math.sqrt(trials)
             if one.uncertainty is not None:
                 spread = _of_mean(one.uncertainty[place], between, trials)
-                found[quantity] = spread * _quantile(scores, _QUANTILE_BEFORE)
+                found[quantity] = max(least, spread * _quantile(scores, _QUANTILE_BEFORE))
                 continue
             # The errors are those of means of several trials.
             more = 1 / trials - 1 / (sum(counts) / len(counts)) if counts else 0.0
-            found[quantity] = math.hypot(
-                beyond * _quantile(scores, _ERROR_BEFORE),
-                _QUANTILE_BEFORE * between * math.sqrt(max(0.0, more)),
+            found[quantity] = max(
+                least,
+                math.hypot(
+                    beyond * _quantile(scores, _ERROR_BEFORE),
+                    _QUANTILE_BEFORE * between * math.sqrt(max(0.0, more)),
+                ),
             )
         return found
 
@@ -288,7 +293,8 @@ def one_sided(layered: FittedLayered, observations: Sequence[TrialObservation]) 
 
 def _of_mean(spread: float, between: float, trials: int) -> float:
     """Standard deviation for the mean of several trials, from that for one trial and that between trials."""
-    return math.sqrt(max(spread**2 - between**2 * (1 - 1 / trials), (0.3 * spread) ** 2))
+    # The spread is estimated, too, so that the difference may be below what a mean of trials varies by itself.
+    return math.sqrt(max(spread**2 - between**2 * (1 - 1 / trials), between**2 / trials, (0.3 * spread) ** 2))
 
 
 def _p95(percentiles_s: Mapping[str, Mapping[str, float]]) -> float | None:

@@ -4,7 +4,14 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from waylab.fit.interface import FittedModel, ModelPrediction, RefusedFitError, RunModel, domain_of_runs
+from waylab.fit.interface import (
+    FittedModel,
+    ModelPrediction,
+    RefusedFitError,
+    RunModel,
+    domain_of_runs,
+    unidentifiable,
+)
 from waylab.fit.layered import FittedLayered, LayeredModel
 from waylab.fit.observations import ModelSettings, TrialObservation, pooled
 from waylab.fit.observations.settings import NUMERIC
@@ -86,6 +93,9 @@ def inner_pairs(
             continue
         fits, domain = fit_all(models, rest, start), domain_of_runs(rest)
         for one in pooled([one for one in observations if one.settings in held]):
+            if unidentifiable(domain, one.settings):
+                # The choice would refuse it, so that errors there say nothing about its predictions.
+                continue
             predicted, _ = fits.predict(one.settings)
             found.append(InnerPair(one, predicted, bool(domain.beyond(one.settings))))
     return found

@@ -80,9 +80,7 @@ class MetricModel:
             return logs
         probes = [math.log(probe) for probe in _probes(list(zip(self.trials, self.values, strict=True)))]
         centre = math.fsum(probes) / len(probes)
-        return [
-            one - self.speed.estimate * (probe - centre) for one, probe in zip(logs, probes, strict=True)
-        ]
+        return [one - self.speed.estimate * (probe - centre) for one, probe in zip(logs, probes, strict=True)]
 
     def blocks(self, weights: Weights) -> int:
         """Return the number of blocks in which a configuration of the contrast was used."""
