@@ -8,6 +8,8 @@
 //! the step has finished and is then refused.
 
 use crate::database::error::SchemaError;
+use std::time::Duration;
+use tokio::time::sleep;
 use tokio_postgres::{Client, Transaction};
 
 #[cfg(test)]
@@ -30,6 +32,9 @@ pub(crate) const STEPS: &[Step] = &[
     Step { text: include_str!("migrations/0005_deleted_queues.sql"), oldest_program: 4 },
 ];
 
+/// How often and after which pause a fence is tried before an older program counts as connected.
+const FENCE_ATTEMPTS: u32 = 10;
+const FENCE_PAUSE: Duration = Duration::from_millis(50);
 /// Locked while the schema is changed, because several services may start at once. The number is arbitrary but must stay the same.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(7294011736218)";
 /// The schema with the tables. Without tables, the one in which they will be created; none if the role can use no schema.
@@ -139,10 +144,18 @@ async fn hold_fence(client: &Client, known: usize) -> Result<Option<u32>, tokio_
 }
 
 /// Makes sure that no older program is connected, until the transaction ends.
+///
+/// A transaction that ends releases its locks one by one. So a migration that fails can already have released the lock of the schema and
+/// still hold fences, which is no older program.
 async fn close_fences(transaction: &Transaction<'_>, oldest_program: usize) -> Result<(), SchemaError> {
     let oldest_program = i32::try_from(oldest_program).unwrap_or(i32::MAX);
-    match transaction.query_opt(&CLOSE_FENCES.replace("{schema}", SCHEMA), &[&oldest_program]).await? {
-        Some(row) => Err(SchemaError::OlderIsConnected { known: row.get(0) }),
-        None => Ok(()),
+    let mut attempts = 0;
+    while let Some(row) = transaction.query_opt(&CLOSE_FENCES.replace("{schema}", SCHEMA), &[&oldest_program]).await? {
+        attempts += 1;
+        if attempts == FENCE_ATTEMPTS {
+            return Err(SchemaError::OlderIsConnected { known: row.get(0) });
+        }
+        sleep(FENCE_PAUSE).await;
     }
+    Ok(())
 }

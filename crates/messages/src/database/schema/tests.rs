@@ -135,6 +135,20 @@ async fn a_connection_holds_the_fence_of_the_schema_with_the_tables() {
     assert!(matches!(refused, SchemaError::OlderIsConnected { known: 1 }), "{refused}");
 }
 
+/// A migration that fails releases its locks one by one, and another one can begin in between.
+#[tokio::test]
+async fn the_rest_of_a_migration_that_has_failed_is_no_older_program() {
+    let Some(server) = TestServer::start() else { return };
+    let (ending, mut next) = (connect(&server).await, connect(&server).await);
+    ending.batch_execute("SELECT pg_advisory_lock(1463877632, 'public'::regnamespace::oid::integer)").await.unwrap();
+    let ends = async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        ending.batch_execute("SELECT pg_advisory_unlock_all()").await.unwrap();
+    };
+    let (entered, ()) = tokio::join!(enter(&mut next, OLDER), ends);
+    entered.unwrap();
+}
+
 #[tokio::test]
 async fn a_step_can_take_longer_than_other_statements() {
     let Some(server) = TestServer::start() else { return };
