@@ -73,6 +73,6 @@ mod tests {
 
     #[test]
     fn other_mistakes_have_no_hint() {
-        assert_eq!([line("--bananas"), line("-z"), line("--")].into_iter().flatten().count(), 0);
+        assert_eq!([line("--bananas"), line("-z"), line("orange")].into_iter().flatten().count(), 0);
     }
 }

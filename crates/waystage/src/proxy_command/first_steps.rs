@@ -28,14 +28,12 @@ fn lines(servers: &[String], address: &str, metrics: Option<&str>) -> Vec<String
         None => "none; start with --metrics 127.0.0.1:9150".into(),
     };
     let mut lines = vec![format!("  forwards  to {listed}"), format!("  metrics   {metrics}")];
-    // `nc` needs host and port apart.
-    if let Some((host, port)) = address.rsplit_once(':').filter(|(host, _)| !host.contains(':')) {
+    // `nc` needs host and port apart. Sockets of the file system and IPv6 would need other options.
+    if let Some((host, port)) = address.rsplit_once(':').filter(|(host, _)| *host != "unix" && !host.contains(':')) {
         let host = if host == "0.0.0.0" { "127.0.0.1" } else { host };
         lines.push(format!("  try       printf 'stats\\r\\nquit\\r\\n' | nc {host} {port}"));
     }
-    if let Some(server) = servers.first() {
-        lines.push(format!("  and       waystage proxy route --server {server} KEY   (which server has a key)"));
-    }
+    lines.push("  and       waystage proxy route --server ... KEY: the server of a key".into());
     lines.push("  stop      Ctrl-C; --help has all settings".into());
     lines
 }
