@@ -202,7 +202,7 @@ def test_the_container_has_no_shell_no_root_and_a_health_check():
     lines = (ROOT / "packaging/Containerfile").read_text().splitlines()
     images = [line.split()[1] for line in lines if line.startswith("FROM ")]
     assert all(re.search(r":[\w.-]+$", image) and not image.endswith(":latest") for image in images)
-    assert "distroless" in images[-1] and "USER nonroot:nonroot" in lines
+    assert "distroless" in images[-1] and "USER 65532:65532" in lines
     assert any(line.startswith("HEALTHCHECK ") and '"health"' in line for line in lines)
     for line in lines:
         if line.startswith("COPY ") and "--from" not in line:

@@ -129,7 +129,7 @@ def _layered(fitted: FittedChosen) -> FittedLayered:
 
 
 def _cost(one: ModelSettings, costs: Mapping[str, float]) -> float:
-    return sum(price * getattr(one, name) for name, price in costs.items())
+    return float(sum(price * getattr(one, name) for name, price in costs.items()))
 
 
 def _candidates(fitted: FittedChosen, base: ModelSettings, costs: Mapping[str, float]) -> list[ModelSettings]:
