@@ -14,6 +14,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use tempfile::TempDir;
 use testkit::{Http, HttpReply};
+use tokio_postgres::error::SqlState;
 
 /// A PostgreSQL server that stops with the test, and its directory.
 pub struct Database {
@@ -45,14 +46,17 @@ impl Database {
         self.folder.path()
     }
 
-    /// Runs statements without the service.
+    /// Runs statements without the service. Statements that lock several tables can deadlock with the loops of a service
+    /// that runs, and then start again.
     pub fn run(&self, statements: &str) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let (client, connection) =
                 tokio_postgres::connect(&self.server.url(), tokio_postgres::NoTls).await.unwrap();
             tokio::spawn(connection);
-            client.batch_execute(statements).await.unwrap();
+            while let Err(error) = client.batch_execute(statements).await {
+                assert_eq!(error.code(), Some(&SqlState::T_R_DEADLOCK_DETECTED), "{error:?}");
+            }
         });
     }
 
