@@ -219,18 +219,25 @@ class Churn:
             client.pop_batch(queue)
 
     def probe(self, held: str) -> Probe:
-        """Measure single requests at both services in turn."""
+        """Measure single requests at both services in turn; once more, later, if pops read too many pages.
+
+        On a busy machine, the low-water marks can need longer than usual to become current.
+        """
+        probe = self.probe_after(0.5, held)
+        return probe if probe.ratio <= RATIO_MAX else self.probe_after(5.0, held)
+
+    def probe_after(self, wait_s: float, held: str) -> Probe:
+        """Wait until statistics and low-water marks are current, and measure."""
         for statement in FRESH:
             sql(self.postgres, statement, "fresh")
         with ExitStack() as stack:
             old, new = (stack.enter_context(closing(Client(one.address))) for one in self.services)
+            new.send_batch("q0", BACKLOG)
+            time.sleep(wait_s)
             return self.measure(held, old, new)
 
     def measure(self, held: str, old: Client, new: Client) -> Probe:
         """Measure with these connections to the churned tables and to the fresh ones."""
-        new.send_batch("q0", BACKLOG)
-        # Statistics and low-water marks become current.
-        time.sleep(0.5)
         sql(self.postgres, "SELECT pg_stat_statements_reset()")
         times_ms: tuple[list[float], list[float]] = ([], [])
         for _ in range(self.samples):
