@@ -107,6 +107,15 @@ def test_a_throughput_that_cores_do_not_set_is_an_error(searched):
         searched(lambda cores: 5_000)
 
 
+def test_the_mean_of_all_runs_decides_if_the_speed_of_the_machine_changes_between_them(searched):
+    speeds = iter([0.9, 1.12, 0.88, 1.1, 0.92])
+    found, tried = searched(lambda cores: 40_000 * cores * next(speeds))
+    assert len(tried) == 5
+    # The geometric mean of the five speeds is 0.978.
+    assert cores_of(found.study)["second"] == pytest.approx(0.5 / 0.978, rel=0.001)
+    assert "in the mean of 5 runs" in found.said and "18,000 to 18,000/s with 0.5 cores" in found.said
+
+
 def test_without_measurements_the_cores_are_those_of_the_file(searched):
     found, _ = searched(lambda cores: None, measured=False)
     assert found.missing and not found.said and cores_of(found.study)["second"] == 0.5

@@ -2,8 +2,9 @@
 
 A run with one configuration measures the throughput, and the share changes in proportion, until the wanted throughput
 lies in the interval of the measured one. Five trials that scatter by 8 % leave an error of 10 %, so if their interval
-is wide, more trials with this share follow, and the share is corrected once more by the mean of all. The runs stay in
-the folder of the study, so the same command finds the same share again without new trials.
+is wide, more trials with this share follow, and the share is corrected once more by the mean of all. If the speed of
+the machine changes from minute to minute, runs differ by more than their trials show; then the mean of all decides.
+The runs stay in the folder of the study, so the same command finds the same share again without new trials.
 """
 
 from collections.abc import Callable
@@ -21,6 +22,8 @@ from waylab.spec import CALIBRATION, Study, calibration_spec, toml_text
 # share, or if it differs by at most the first one: a mean of few trials is not known better than its interval.
 WITHIN, WITHIN_INTERVAL = 0.03, 0.1
 _ATTEMPTS = 5
+# If no run agrees: the throughput of a core, over all of them, must be known this well.
+_RUNS_WITHIN = 0.2
 # A wider interval than this to either side is narrowed by more trials, until there are as many.
 _PRECISION, _TRIALS = 0.03, 20
 
@@ -48,7 +51,8 @@ def calibrate(
     """
     if study.calibration is None:
         return Calibrated(study)
-    wanted, cores, seen = study.calibration.throughput_per_s, study.calibration.cores, list[str]()
+    wanted, cores = study.calibration.throughput_per_s, study.calibration.cores
+    seen, per_core = list[str](), list[float]()
     # A study may report its throughput for another configuration, so the sentence names the one that was measured.
     where = ", ".join(f"{factor} = {level}" for factor, level in study.calibration.of.items())
     for _ in range(_ATTEMPTS):
@@ -69,6 +73,7 @@ def calibrate(
             return Calibrated(study.with_cores(cores), missing=True)
         mean, low, high = found
         seen.append(f"{low:,.0f} to {high:,.0f}/s with {cores:g} cores")
+        per_core.append(mean / cores)
         if abs(mean / wanted - 1) <= (WITHIN_INTERVAL if low <= wanted <= high else WITHIN):
             corrected = cores
             if high - low > 2 * _PRECISION * mean:
@@ -83,6 +88,16 @@ def calibrate(
                 f"answers {mean:,.0f} requests/s (95 % interval {low:,.0f} to {high:,.0f}); {wanted:,.0f} were wanted.",
             )
         cores = round(cores * wanted / mean, 4)
+    runs = geometric_interval(per_core)
+    if runs.mean and runs.low and runs.high and runs.high / runs.mean - 1 <= _RUNS_WITHIN:
+        cores = round(wanted / runs.mean, 4)
+        low, high = (wanted * rate / runs.mean for rate in (runs.low, runs.high))
+        return Calibrated(
+            study.with_cores(cores),
+            f"Calibration: {study.calibration.host} has {cores:g} cores. With {where} it answers {wanted:,.0f} "
+            f"requests/s in the mean of {len(seen)} runs (95 % interval {low:,.0f} to {high:,.0f}). The runs differ "
+            f"more than their trials: {', '.join(seen)}.",
+        )
     raise LabError(
         f"study {study.name}: {study.calibration.host} does not come near {wanted:,.0f} requests/s "
         f"({', '.join(seen)}); measure on an idle machine, or correct throughput_per_s"
