@@ -589,3 +589,12 @@ def test_no_program_panics_if_nobody_reads_its_standard_error():
     assert len(sources) > 100
     found = [str(path.relative_to(ROOT)) for path in sources if prints.search(path.read_text())]
     assert [path for path in found if not path.startswith("crates/testkit/")] == []
+
+
+def test_no_two_sources_have_the_same_code():
+    seen = {}
+    for path in sorted((ROOT / "crates").glob("*/src/**/*.rs")):
+        lines = [line for line in path.read_text().splitlines() if not line.lstrip().startswith("//")]
+        code = "\n".join(lines).replace("pub(crate) ", "pub ").strip()
+        assert code not in seen or not code, f"{path} and {seen[code]}"
+        seen[code] = path

@@ -24,7 +24,15 @@ from typing import Any
 
 import kill_run
 import locks
-from kill_run import START_PATIENCE_S, WAYSTAGE, Postgres, Report, Service, exit_with, free_ports, keep
+from kill_run import (
+    WAYSTAGE,
+    Postgres,
+    Report,
+    Service,
+    exit_with,
+    free_ports,
+    keep,
+)
 from relay import Relay
 
 SERVICES = 3
@@ -47,6 +55,8 @@ AWAY_S = (0.0, 2.0)
 ISOLATED_S = (0.0, 3.0)
 # How long a message may stay invisible after its lease: the promised time, and the longest lock. The probe of the locks
 # checks that redelivery works again in the promised time after each lock.
+# A standby that does not stream for this long has failed, because services and events wait for it.
+STANDBY_PATIENCE_S = 60.0
 REDELIVERY_S = locks.NORMAL_WITHIN_S + locks.HELD_S[1]
 LOAD = (
     "--operations send:5,send-to:1,receive:9 --lease 3s --after-receive acknowledge:85,extend:5,nack:5,abandon:5"
@@ -97,7 +107,12 @@ class Node(Postgres):
             "--write-recovery-conf",
         ]
         command: list[str | Path] = [*copy, "-d", source, "-D", self.folder / "data"]
-        subprocess.run(command, check=True, cwd=self.folder, stdout=self.log, stderr=self.log, **self.user)
+        try:
+            subprocess.run(
+                command, check=True, cwd=self.folder, stdout=self.log, stderr=self.log, **self.user
+            )
+        except subprocess.CalledProcessError as error:
+            raise self.died("cannot be copied from the primary") from error
         return None
 
     @property
@@ -108,7 +123,13 @@ class Node(Postgres):
     def run(self, statement: str) -> str:
         """Run a statement, and return what it prints."""
         command = [*self.psql, "-c", statement]
-        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout.strip()
+        try:
+            done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+        except subprocess.CalledProcessError as error:
+            raise self.died(f"refuses {statement!r} ({error.stderr.strip().splitlines()[:1]})") from error
+        except subprocess.TimeoutExpired as error:
+            raise self.died(f"does not answer {statement!r}") from error
+        return done.stdout.strip()
 
     def all_processes(self) -> list[int]:
         """Return its main process and all others."""
@@ -122,16 +143,21 @@ class Node(Postgres):
         time.sleep(seconds)
         send(stopped, signal.SIGCONT)
 
-    def require_standby(self) -> None:
+    def require_standby(self, standby: "Node") -> None:
         """Make commits wait for the standby, as soon as it streams."""
-        until = time.monotonic() + START_PATIENCE_S
-        while self.run("SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'") != "1":
-            if time.monotonic() > until:
-                raise RuntimeError("the standby does not stream")
-            time.sleep(0.1)
+        self.await_standby(standby, "state = 'streaming'")
         self.run("ALTER SYSTEM SET synchronous_standby_names = 'standby'")
         self.run("SELECT pg_reload_conf()")
-        while self.run("SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'") != "1":
+        self.await_standby(standby, "sync_state = 'sync'")
+
+    def await_standby(self, standby: "Node", state: str) -> None:
+        """Wait until the standby is in this state."""
+        until = time.monotonic() + STANDBY_PATIENCE_S
+        while self.run(f"SELECT count(*) FROM pg_stat_replication WHERE {state}") != "1":
+            self.require_running()
+            standby.require_running()
+            if time.monotonic() > until:
+                raise standby.died("does not stream from the primary")
             time.sleep(0.1)
 
     def crash(self) -> None:
@@ -171,6 +197,16 @@ class Disturber:
         self.began = time.monotonic()
         self.number = 0
 
+    def require_running(self) -> None:
+        """Fail if a server has died."""
+        for node in self.nodes:
+            node.require_running()
+
+    def require_databases(self) -> None:
+        """Fail if a server has died, or if the standby does not stream: then no send could succeed."""
+        primary, standby = self.nodes
+        primary.await_standby(standby, "sync_state = 'sync'")
+
     def round(self) -> list[str]:
         """Return each event once or twice, and a failover, in random order."""
         return self.chance.sample([*EVENTS, "failover"], len(EVENTS) + 1)
@@ -198,14 +234,14 @@ class Disturber:
             what = f"{event}: {detail}"
             self.report.broken += broken
         else:
-            primary.require_standby()
+            primary.require_standby(standby)
             primary.relay.isolate()
             time.sleep(chance.uniform(*ISOLATED_S))
             primary.crash()
             standby.run("SELECT pg_promote(true, 60)")
             self.nodes.reverse()
             primary.rebuild(standby)
-            standby.require_standby()
+            standby.require_standby(primary)
         self.report.kills[event] = self.report.kills.get(event, 0) + 1
         print(f"{began - self.began:8.1f} s {what}, {time.monotonic() - began:.1f} s", flush=True)
 
@@ -253,7 +289,9 @@ def disturb_for_a_while(disturber: Disturber, seconds: float, pause_s: float, lo
             time.sleep(disturber.chance.uniform(0.5, 1.5) * pause_s)
             if time.monotonic() >= until or load.poll() is not None:
                 return
+            disturber.require_running()
             disturber.disturb(event)
+            disturber.require_databases()
 
 
 def run(seconds: float, folder: Path, seed: int = 1, pause_s: float = 10.0) -> tuple[Report, str]:
@@ -262,7 +300,7 @@ def run(seconds: float, folder: Path, seed: int = 1, pause_s: float = 10.0) -> t
     nodes, services = [Node(folder / "one")], []
     try:
         nodes.append(Node(folder / "two", nodes[0]))
-        nodes[0].require_standby()
+        nodes[0].require_standby(nodes[1])
         ports = ",".join(str(node.relay.port) for node in nodes)
         database = f"host=127.0.0.1,127.0.0.1 port={ports} user=waystage dbname=postgres"
         for number, port in enumerate(free_ports(SERVICES)):
@@ -288,8 +326,14 @@ def run(seconds: float, folder: Path, seed: int = 1, pause_s: float = 10.0) -> t
                 [program, "load", *targets, *LOAD.split(), *times], stdout=log, stderr=log
             )
         try:
-            disturb_for_a_while(Disturber(nodes, services, report), seconds, pause_s, load)
-            load.wait(seconds + 300)
+            disturber = Disturber(nodes, services, report)
+            disturb_for_a_while(disturber, seconds, pause_s, load)
+            until = time.monotonic() + seconds + 300
+            while load.poll() is None and time.monotonic() < until:
+                disturber.require_running()
+                time.sleep(0.2)
+            # Without a database, the load ends early.
+            disturber.require_running()
         finally:
             if load.poll() is None:
                 load.kill()

@@ -13,6 +13,7 @@ import json
 import os
 import pwd
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -70,6 +71,10 @@ def other_user() -> dict[str, Any]:
             continue
         return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
     raise RuntimeError("PostgreSQL does not run as root, and there is neither a user postgres nor nobody")
+
+
+class DatabaseDiedError(RuntimeError):
+    """A PostgreSQL server that no event has stopped does not run, or does not do its work."""
 
 
 class Postgres:
@@ -132,11 +137,24 @@ class Postgres:
                 if time.monotonic() > until:
                     process.kill()
                     process.wait()
-                    raise RuntimeError(f"PostgreSQL does not start; see {self.log.name}")
+                    raise self.died("does not start")
                 time.sleep(0.02)
             if time.monotonic() > until:
-                raise RuntimeError(f"PostgreSQL ends as it starts; see {self.log.name}")
+                raise self.died("ends as it starts")
             time.sleep(0.05)
+
+    def died(self, what: str) -> DatabaseDiedError:
+        """Return an error in one line: which server it is, what happened, and the last severe line of its log."""
+        text = Path(self.log.name).read_text(errors="replace")
+        severe = [line for line in text.splitlines() if re.search(r"\b(PANIC|FATAL|ERROR|error): ", line)]
+        why = re.sub(r"^.*?(?=PANIC|FATAL|ERROR|error)", "", severe[-1]) if severe else "its log has no error"
+        return DatabaseDiedError(f"the database {self.folder.name} {what}: {why} ({self.log.name})")
+
+    def require_running(self) -> None:
+        """Fail if the server has ended by itself."""
+        code = self.process.poll()
+        if code is not None:
+            raise self.died(f"has ended with code {code}")
 
     def is_ready(self, process: subprocess.Popen[bytes]) -> bool:
         """Return whether its lock file says that it accepts connections."""
@@ -260,6 +278,7 @@ def kill_for_a_while(
     number = 0
     while time.monotonic() < until and not is_over.is_set():
         number += 1
+        postgres.require_running()
         if number % POSTGRES_EVERY == 2:
             postgres.kill()
             report.kills["postgres"] += 1
@@ -374,6 +393,8 @@ def exit_with(main: Callable[[], int]) -> NoReturn:
     """Run the program, and exit with its code."""
     try:
         sys.exit(main())
+    except DatabaseDiedError as error:
+        sys.exit(f"{Path(sys.argv[0]).stem}: {error}")
     except KeyboardInterrupt:
         sys.exit(f"{Path(sys.argv[0]).stem}: stopped before its time, so nothing was counted")
 

@@ -11,7 +11,6 @@
 mod config;
 mod embedded;
 mod migrate;
-mod standard_error;
 mod start;
 
 mod http {

@@ -3,6 +3,7 @@
 
 use crate::header::{FOOTER_MAGIC, Header, Program};
 use crate::row::Row;
+use crate::standard_error::report;
 use clock::{Clock, unix_now};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -103,10 +104,9 @@ impl Writer {
             let outcome = write_batches(&receiver, file);
             if let Err(error) = &outcome {
                 // `close` returns the error too, but possibly weeks later. It must not wait if nobody reads the message.
-                let line = format!(
-                    "waystage: {shown}: {error}; no further records are written, dropped records are counted\n"
-                );
-                let _ = std::thread::Builder::new().spawn(move || drop(io::stderr().write_all(line.as_bytes())));
+                let line =
+                    format!("waystage: {shown}: {error}; no further records are written, dropped records are counted");
+                let _ = std::thread::Builder::new().spawn(move || report(format_args!("{line}")));
             }
             outcome
         };

@@ -2,10 +2,10 @@
 
 use crate::command_line::host_port;
 use crate::ready::{StopSignals, announce};
-use crate::standard_error::report;
 use cache::{Config, RecordsConfig, ServiceTime, Stall};
 use clap::Args;
 use clock::Clock;
+use records::report;
 use std::path::PathBuf;
 use std::process::ExitCode;
 

@@ -13,13 +13,13 @@ mod secret;
 mod trace;
 mod values;
 
-use crate::standard_error::report;
 use arguments::RunArguments;
 use clap::{Args, Subcommand};
 use clock::Clock;
 use control_arguments::ControlArguments;
 use load::{Metrics, Progress, Summary, printable};
 use output::OutputFiles;
+use records::report;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::io::{self, IsTerminal, Write};

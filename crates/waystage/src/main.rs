@@ -25,7 +25,6 @@ mod records_command;
 mod service_manager;
 #[cfg(feature = "simulate")]
 mod simulate_command;
-mod standard_error;
 #[cfg(feature = "proxy")]
 mod transport_arguments;
 #[cfg(feature = "load")]
@@ -33,7 +32,7 @@ mod variates_command;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
-use standard_error::report;
+use records::report;
 use std::process::ExitCode;
 
 /// A command that depends on a feature: its name, the feature, and whether this binary has it.

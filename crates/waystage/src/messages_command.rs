@@ -4,11 +4,11 @@ mod flags;
 mod migrate;
 
 use crate::ready::{StopSignals, announce};
-use crate::standard_error::report;
 use clap::{Args, Subcommand};
 use clock::Clock;
 use flags::MessagesFlags;
 use messages::{Config, ConfigError, DispatchConfig, Document, Embedded, RunningService, ServiceFile};
+use records::report;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -16,11 +16,11 @@ mod summary;
 
 use crate::activation::activated;
 use crate::ready::announce;
-use crate::standard_error::report;
 use crate::transport_arguments::TransportArguments;
 use clap::{Args, Subcommand};
 use flags::{PoolFlags, ProxyFlags};
 use proxy::{Config, Discipline};
+use records::report;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use source::Source;
 use std::path::PathBuf;

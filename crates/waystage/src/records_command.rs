@@ -1,7 +1,7 @@
 //! `waystage records dump`: prints a record file as comma-separated values.
 
-use crate::standard_error::report;
 use clap::{Args, Subcommand};
+use records::report;
 use records::{FIELDS, Reader};
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;

@@ -1,9 +1,9 @@
 //! `waystage simulate`: reads a model, runs replications on all cores, and reports the result on the terminal and in a file.
 
-use crate::standard_error::report;
 use clap::Args;
 use clock::Clock;
 use quantity::duration;
+use records::report;
 use simulate::{Model, Progress, Settings, SimulateError, Simulation};
 use std::fs::{self, File};
 use std::io::{self, IsTerminal, Write};

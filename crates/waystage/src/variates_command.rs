@@ -1,9 +1,9 @@
 //! `waystage variates`: prints random variates, or keys of an access pattern, or describes either.
 
-use crate::standard_error::report;
 use clap::{Args, ValueEnum};
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
+use records::report;
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 use variates::{Popularity, Unit, Variate, VariateError};

@@ -3,7 +3,7 @@
 use crate::database::liveness::Liveness;
 use crate::path::failure::Failure;
 use crate::path::health::Health;
-use crate::standard_error::report;
+use records::report;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -2,9 +2,9 @@
 
 use crate::database::error::{DatabaseError, one_line};
 use crate::observe::record_file::RecordSink;
-use crate::standard_error::report;
 use clock::{INTERVALS, Interval, Stage, StageClock};
 use hdrhistogram::Histogram;
+use records::report;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 

@@ -1,8 +1,8 @@
 //! The database connections of the lanes that share one job queue. `/readyz` and the metrics read them. Lanes change them only when a
 //! connection begins or ends, or when a statement takes long, so they cost requests nothing.
 
-use crate::standard_error::report;
 use clock::{Clock, Nanos};
+use records::report;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

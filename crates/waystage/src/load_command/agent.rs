@@ -5,11 +5,11 @@ use crate::load_command::control_arguments::{not_from_controllers, parse};
 use crate::load_command::secret::SecretArguments;
 use crate::load_command::stop_flag;
 use crate::ready;
-use crate::standard_error::report;
 use clap::Args;
 use clock::Clock;
 use load::{Agent, AgentLimits, Config, printable};
 use quantity::bytes;
+use records::report;
 use std::process::ExitCode;
 
 /// Arguments of `waystage load agent`.

@@ -4,7 +4,6 @@ use crate::load_command::arguments::RunArguments;
 use crate::load_command::output::create;
 use crate::load_command::stop_flag;
 use crate::load_command::values::rate;
-use crate::standard_error::report;
 use clap::Args;
 use clock::Clock;
 use load::printable;
@@ -13,6 +12,7 @@ use load::saturate::{
     render_probe, search,
 };
 use quantity::duration;
+use records::report;
 use std::fs;
 use std::io::{self, Write};
 use std::process::ExitCode;

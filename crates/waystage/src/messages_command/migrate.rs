@@ -1,9 +1,9 @@
 //! `waystage messages migrate`: brings the schema of the database up to date, or checks whether it is.
 
 use crate::ready::announce;
-use crate::standard_error::report;
 use clap::Args;
 use messages::{Config, ConfigError, Document, MessagesError, SchemaState, ServiceFile};
+use records::report;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
