@@ -223,6 +223,21 @@ fn a_line_of_more_than_64_kib_is_admitted_in_pieces() {
     }
 }
 
+/// More spaces than a piece has bytes can arrive at once, with the key behind them.
+#[test]
+fn a_key_behind_many_spaces_counts() {
+    let proxy = Proxy::before(servers(1), |config| {
+        (config.loops, config.pools[0].rate_limit) = (1, burst(5));
+    });
+    let mut client = proxy.client();
+    exhaust(&mut client);
+    for _ in 0..100 {
+        client.send(format!("get {}", " ".repeat(2000)));
+        std::thread::sleep(Duration::from_millis(5));
+        client.ask(format!("{}none\r\nmn\r\n", " ".repeat(150_000)), refused("default") + "MN\r\n");
+    }
+}
+
 /// The proxy sends such reads twice, but the client only once.
 #[test]
 fn reads_that_are_repeated_because_of_memory_count_once() {

@@ -19,7 +19,7 @@ use clock::{Clock, Nanos, Stage, StageClock};
 use records::{Outcome, is_sampled};
 use std::sync::Arc;
 use std::time::Duration;
-use wire::{Keys, Limits, MetaCode, ParsedRequest, Reply, Request, Verb, parse_request};
+use wire::{Limits, MetaCode, ParsedRequest, Reply, Request, Verb, parse_request};
 
 /// The part of the configuration that sessions need.
 #[derive(Clone, Debug)]
@@ -124,18 +124,16 @@ impl Core {
         id
     }
 
-    /// Makes a job of a part of a line and sends it to its backends. `admit_keys` has admitted its keys.
+    /// Makes a job of a part of a line and sends it to its backends. Its keys have been admitted.
     pub(crate) fn submit_part(&mut self, arrival: Arrival, request: &Request<'_>) -> JobId {
         let id = self.begin(arrival);
         self.dispatch(id, request);
         id
     }
 
-    /// Takes the tokens of the pools of these keys. Returns the reply if a pool refuses them.
-    pub(crate) fn admit_keys(&mut self, keys: Keys<'_>, pool: Option<u8>) -> Result<(), Vec<u8>> {
-        let Core { rate_limits, turn, .. } = self;
-        let refusal = rate_limits.as_mut().and_then(|limits| limits.refusal_of_keys(keys, pool, *turn));
-        refusal.map_or(Ok(()), |line| Err(line.to_vec()))
+    /// Takes the tokens of the pools of a request. Returns the reply if a pool refuses it.
+    pub(crate) fn refusal(&mut self, request: &Request<'_>, pool: Option<u8>) -> Option<Arc<[u8]>> {
+        self.rate_limits.as_mut()?.refusal(request, pool, self.turn)
     }
 
     /// Begins a job and starts its clock.
@@ -176,16 +174,11 @@ impl Core {
 
     /// Sends a job to its backends, unless the rate limit of a pool refuses it.
     pub(crate) fn send(&mut self, id: JobId, request: &Request<'_>) {
-        let Core { rate_limits, jobs, turn, .. } = self;
-        if let Some(limits) = rate_limits {
-            let job = jobs.get(id);
-            if let Some(refusal) = limits.refusal(request, job.pool, *turn) {
-                (job.outcome, job.is_done) = (Outcome::Overloaded, true);
-                job.reply.extend_from_slice(refusal);
-                return;
-            }
-        }
-        self.dispatch(id, request);
+        let pool = self.jobs.get(id).pool;
+        let Some(refusal) = self.refusal(request, pool) else { return self.dispatch(id, request) };
+        let job = self.jobs.get(id);
+        (job.outcome, job.is_done) = (Outcome::Overloaded, true);
+        job.reply.extend_from_slice(&refusal);
     }
 
     /// Sends a job to its backends. A read that is sent again was admitted before.

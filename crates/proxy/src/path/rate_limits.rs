@@ -49,7 +49,7 @@ struct PoolLimit {
     /// Whether `flush_all` is sent to the pool.
     flush: bool,
     /// The reply to a refused request.
-    refusal: Box<[u8]>,
+    refusal: Arc<[u8]>,
 }
 
 impl Bucket {
@@ -124,7 +124,7 @@ impl RateLimits {
     }
 
     /// The reply to a request that a pool refuses; none if it can be sent. `only_pool` is the pool of the client's listener.
-    pub(crate) fn refusal(&mut self, request: &Request<'_>, only_pool: Option<u8>, now: Nanos) -> Option<&[u8]> {
+    pub(crate) fn refusal(&mut self, request: &Request<'_>, only_pool: Option<u8>, now: Nanos) -> Option<Arc<[u8]>> {
         let only_pool = only_pool.map(usize::from);
         let pool_of = |key: &[u8]| only_pool.unwrap_or_else(|| self.router.pool_of(key));
         let refusing = match request {
@@ -133,19 +133,8 @@ impl RateLimits {
             Request::Meta(meta) => self.take_for_key(pool_of(meta.stored_key(&mut [0; KEY_BYTES_MAXIMUM])), now),
             _ => self.take_for_key(pool_of(request.key()?), now),
         }?;
-        Some(self.refused_by(refusing))
-    }
-
-    /// As `refusal`, for the keys of a line that is sent on in parts.
-    pub(crate) fn refusal_of_keys(&mut self, keys: Keys<'_>, only_pool: Option<u8>, now: Nanos) -> Option<&[u8]> {
-        let refusing = self.take_for_keys(keys, only_pool.map(usize::from), now)?;
-        Some(self.refused_by(refusing))
-    }
-
-    /// Counts a request that this pool refuses, and returns the reply.
-    fn refused_by(&self, pool: usize) -> &[u8] {
-        self.counters.pools[pool].rate_limited.add(1);
-        &self.pools[pool].refusal
+        self.counters.pools[refusing].rate_limited.add(1);
+        Some(self.pools[refusing].refusal.clone())
     }
 
     /// Takes the token for one key. Returns the pool if it has none.

@@ -94,9 +94,10 @@ impl Session {
         if count == 0 {
             return Admitted::Keys(0);
         }
-        match core.admit_keys(keys, self.listener.pool()) {
-            Ok(()) => Admitted::Keys(count),
-            Err(refusal) => {
+        let request = Request::Get { verb: line.verb, exptime: line.exptime, keys };
+        match core.refusal(&request, self.listener.pool()) {
+            None => Admitted::Keys(count),
+            Some(refusal) => {
                 let arrival = Arrival { is_part: true, ..self.arrival_of(line.sequence, line.verb, false, 0) };
                 self.end_with_error(arrival, Outcome::Overloaded, &refusal, core);
                 line.rest = Rest::Failed;
@@ -204,7 +205,9 @@ enum Admitted {
 /// The keys of a line up to its end; of a line of more than `bytes_max` bytes, the first ones. None if they have not all arrived, unless
 /// the rest must not be waited for.
 fn next_keys(unread: &[u8], bytes_max: usize, must_not_wait: bool) -> Option<Keys<'_>> {
-    let first = &unread[..unread.len().min(bytes_max)];
+    // Any number of spaces may come before the first key, which `parse_keys` finds behind them.
+    let spaces = unread.iter().take_while(|&&byte| byte == b' ').count();
+    let first = &unread[spaces..unread.len().min(spaces + bytes_max)];
     if let Some(end) = first.iter().position(|&byte| byte == b'\n') {
         let line = &first[..end];
         return Some(Keys::new(line.strip_suffix(b"\r").unwrap_or(line)));
@@ -231,8 +234,14 @@ mod tests {
         assert_eq!(["a b c", "a b c d e", "a b\r"].map(|text| count(text, false)), [None; 3]);
         assert_eq!(["a b c", "a b c "].map(|text| count(text, true)), [Some(2), Some(3)]);
         assert_eq!(
-            ["a b c d ef", "a b c d e f", "aaaaaaaaaaaa", "          "].map(|text| count(text, false)),
-            [Some(4), Some(5), Some(0), Some(0)]
+            ["a b c d ef", "a b c d e f", "aaaaaaaaaaaa"].map(|text| count(text, false)),
+            [Some(4), Some(5), Some(0)]
         );
+        // The keys may follow behind more spaces than a piece has bytes.
+        assert_eq!(
+            ["            a b\n", "            a", "            "].map(|text| count(text, true)),
+            [Some(2), Some(0), Some(0)]
+        );
+        assert_eq!(["            a", "            "].map(|text| count(text, false)), [None, Some(0)]);
     }
 }
