@@ -1,6 +1,6 @@
 # The front door. Every target does its own set-up; a fresh clone needs Rust, Python 3.11 or newer and a C compiler.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-messages smoke test fuzz lint features dependencies advisories bench bench-load bench-proxy bench-instructions bench-messages bench-models calibrate pictures studies site build dist release clean
+.PHONY: help demo demo-messages smoke test fuzz lint features dependencies advisories bench bench-load bench-proxy bench-instructions bench-messages bench-models calibrate pictures recording studies site build dist release clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -89,6 +89,9 @@ calibrate: build $(READY) ## The lab against a server whose truth is known (seve
 
 pictures: $(READY) ## Draw the pictures of the pages, light and dark; RUN=results/TIME-demo and PREDICT=results/TIME-predict take the data of these runs
 	$(VENV)/bin/python docs/images/draw.py $(if $(RUN),--demo $(RUN)) $(if $(PREDICT),--predict $(PREDICT))
+
+recording: build $(READY) ## Record the README's terminal (half a minute, on an idle machine)
+	$(VENV)/bin/python docs/images/terminal/record.py
 
 # The specifications need root for emulated hosts, and an idle machine: their gates reject trials beside other programs.
 studies: build $(READY) ## Measure the published studies and write docs/field-results again, STUDIES="c18 d15" (2.5 hours, as root)

@@ -4,6 +4,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -127,3 +128,20 @@ def test_output_fits_a_narrow_terminal(name):
     # Single words, such as a flag with its values, cannot be broken.
     long = [line for line in shown.splitlines() if len(line.rstrip()) > 60 and len(line.split()) > 3]
     assert long == [], long
+
+
+def test_the_table_of_stages_is_turned_at_a_narrow_terminal(tmp_path):
+    shutil.copy(ROOT / "tests/golden/proxy-v1.way", tmp_path / "proxy-0.way")
+    stages = [sys.executable, "-m", "waylab", "stages", tmp_path]
+    wide, narrow = (
+        re.sub(r"\x1b\[[0-9;]*m", "", at_a_terminal(stages, columns=columns)) for columns in (300, 100)
+    )
+    assert wide.splitlines()[1].split()[:3] == ["operation", "requests", "parse"], wide
+    rows = narrow.splitlines()[1:]
+    assert [line.split()[0] for line in rows[:3]] == ["operation", "requests", "parse"], narrow
+    assert max(map(len, rows)) <= 100
+    # The same numbers in both; a pipe has the wide table.
+    words = list(map(str, stages))
+    piped = subprocess.run(words, capture_output=True, text=True, env=environment(), check=True).stdout
+    assert sorted(wide.split()) == sorted(narrow.split()) == sorted(piped.split())
+    assert [line.rstrip() for line in wide.splitlines()] == [line.rstrip() for line in piped.splitlines()]

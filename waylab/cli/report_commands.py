@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from waylab.analysis.across.contrasts.versions import MARGIN, METRICS, compare_runs
-from waylab.analysis.trial.folder_stages import folder_stages
+from waylab.analysis.trial.folder_stages import ProgramStages, folder_stages
 from waylab.cli.exits import verdict_exit
 from waylab.errors import LabError
 from waylab.report import (
@@ -39,24 +39,40 @@ def stages(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
         return 0
-    # Wider than any table: a narrow terminal wraps the lines, and nothing cuts numbers off.
+    # Wider than any table: nothing cuts numbers off.
     console = Console(highlight=False, width=500)
     for program, content in found.items():
         which = "of the measured window" if content.measured else "with prefill and warm-up, see --skip"
         title = f"{program}: mean (median, 99th percentile) in us, answered requests {which}"
-        table = Table(title=title, box=None)
-        names = list(content.operations["all"].stages)
-        for column in ("operation", "requests", *names):
+        console.print(title, soft_wrap=True)
+        table = Table(box=None)
+        rows = _stage_rows(content)
+        if console.is_terminal and _width(rows) > Console().width:
+            rows = [list(column) for column in zip(*rows, strict=True)]
+        for column in rows[0]:
             table.add_column(column, justify="left" if column == "operation" else "right")
-        for operation, numbers in content.operations.items():
-            times = (numbers.stages[name] for name in names)
-            cells = (
-                f"{time.mean_ns / 1e3:.1f} ({time.p50_ns / 1e3:.1f}, {time.p99_ns / 1e3:.1f})"
-                for time in times
-            )
-            table.add_row(operation, str(numbers.count), *cells)
+        for row in rows[1:]:
+            table.add_row(*row)
         console.print(table, soft_wrap=True)
     return 0
+
+
+def _stage_rows(content: ProgramStages) -> list[list[str]]:
+    """Return the heading and one row for each operation."""
+    names = list(content.operations["all"].stages)
+    rows = [["operation", "requests", *names]]
+    for operation, numbers in content.operations.items():
+        times = (numbers.stages[name] for name in names)
+        cells = (
+            f"{time.mean_ns / 1e3:.1f} ({time.p50_ns / 1e3:.1f}, {time.p99_ns / 1e3:.1f})" for time in times
+        )
+        rows.append([operation, str(numbers.count), *cells])
+    return rows
+
+
+def _width(rows: list[list[str]]) -> int:
+    """Return the columns of a terminal that these rows take, with one space on each side of a cell."""
+    return sum(max(len(cell) for cell in column) + 2 for column in zip(*rows, strict=True))
 
 
 def campaign(arguments: argparse.Namespace) -> int:
