@@ -294,7 +294,7 @@ impl Liveness {
     /// The state of the database and of the tables.
     pub(super) async fn check_tables(&self) -> Result<TableState, DatabaseError> {
         let state = self.look_up(async |client| TableState::read(client).await).await?;
-        if !state.is_writable {
+        if state.read_only.is_some() {
             // A new connection may reach another server, which is writable.
             *self.look_up.lock().await = None;
         }
