@@ -97,6 +97,7 @@ mod database {
     pub(crate) mod redelivery;
     pub(crate) mod schema;
     mod set_aside;
+    pub(crate) mod storage;
     mod table_state;
     pub(crate) mod tls;
 }

@@ -24,10 +24,9 @@ pub fn migrate(config: &Config, only_check: bool) -> Result<SchemaState, Message
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(MessagesError::Threads)?;
     let failed = |error: &dyn ToString| MessagesError::Database(error.to_string());
     runtime.block_on(async {
-        let mut client = database.connect_to_migrate().await.map_err(|error| failed(&error))?;
-        if !only_check {
-            schema::enter(&mut client, STEPS).await.map_err(|error| failed(&error))?;
-        }
+        let connected =
+            if only_check { database.connect_to_check().await } else { database.connect_and_update().await };
+        let client = connected.map_err(|error| failed(&error))?;
         let found = schema::find(&client).await.map_err(|error| failed(&error))?;
         found.check(STEPS.len()).map_err(|error| failed(&error))?;
         Ok(SchemaState { step: found.step, known: STEPS.len() })

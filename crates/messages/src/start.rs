@@ -285,7 +285,7 @@ fn connect_once(runtime: &Runtime, database: &Database, clock: &Clock) -> Result
         Ok(_) => Ok(true),
         Err(error) if error.is_lasting() => Err(MessagesError::Database(error.to_string())),
         Err(error) => {
-            report(format_args!("waystage: messages: the database is unreachable, trying again later: {error}"));
+            report(format_args!("waystage: messages: the database cannot be used yet, trying again later: {error}"));
             Ok(false)
         }
     }

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use testkit::Http;
 
 /// Exit code, stdout and stderr of a check.
@@ -53,6 +53,53 @@ fn an_invalid_configuration_is_one_line() {
     for url in ["nonsense", "host=a channel_binding=require"] {
         let (code, _, error) = run(&["messages", "migrate"], &["--database", url]);
         assert_eq!((code, error.lines().count()), (2, 1), "{url}: {error}");
+    }
+}
+
+/// The lines that a program prints on standard error until one of them has this text. It is killed then.
+fn lines_until(mut child: Child, text: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    for line in BufReader::new(child.stderr.take().unwrap()).lines().take(3) {
+        lines.push(line.unwrap());
+        if lines.last().unwrap().contains(text) {
+            break;
+        }
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    lines
+}
+
+/// Another schema's update holds the lock of updates, and then another program a table.
+#[test]
+fn an_update_of_the_schema_reports_what_it_waits_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = match messages::Embedded::start(folder.path()) {
+        Ok(server) => server,
+        Err(messages::EmbeddedError::Missing(_)) => return testkit::skip_without("PostgreSQL", "postgresql"),
+        Err(error) => panic!("{error}"),
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (client, connection) = runtime.block_on(tokio_postgres::connect(&server.url(), tokio_postgres::NoTls)).unwrap();
+    runtime.spawn(connection);
+    let hold = |statements: &str| runtime.block_on(client.batch_execute(statements)).unwrap();
+    let holder: i32 = runtime.block_on(client.query_one("SELECT pg_backend_pid()", &[])).unwrap().get(0);
+    for (statements, kind) in [
+        (&["BEGIN; SELECT pg_advisory_xact_lock(7294011736218)"][..], "advisory"),
+        (
+            &["COMMIT", "CREATE TABLE waystage_schema (step integer NOT NULL)", "BEGIN; LOCK TABLE waystage_schema"],
+            "relation",
+        ),
+    ] {
+        statements.iter().for_each(|statement| hold(statement));
+        for command in [&["messages", "migrate"][..], &["messages", "--listen", "127.0.0.1:0"]] {
+            let mut program = Command::new(env!("CARGO_BIN_EXE_waystage"));
+            program.args(command).args(["--database", &server.url()]).stdout(Stdio::null()).stderr(Stdio::piped());
+            let text = format!("waits for a lock ({kind}) of the server process {holder}");
+            let lines = lines_until(program.spawn().unwrap(), &text);
+            let last = lines.last().unwrap();
+            assert!(last.contains(&text) && last.starts_with("waystage: messages: the schema cannot be"), "{lines:?}");
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use crate::database::connection_driver::ConnectionDriver;
 use crate::database::connector::{Connector, HANDSHAKE_TIMEOUT, Notifications, in_time};
 use crate::database::error::DatabaseError;
 use crate::database::liveness::{Liveness, ServerProcess};
-use crate::database::schema;
+use crate::database::schema::{self, SchemaWaits};
 use crate::path::statement::prepare::Statements;
 use clock::{Clock, Nanos};
 use std::path::Path;
@@ -20,6 +20,7 @@ const LOCK_TIMEOUT: &str = "SET lock_timeout = '5s'";
 pub(crate) struct Database {
     connector: Connector,
     pub(crate) liveness: Liveness,
+    schema_waits: SchemaWaits,
 }
 
 /// A connection with its prepared statements.
@@ -42,7 +43,8 @@ impl Database {
         replication_timeout: Duration,
     ) -> Result<Database, String> {
         let connector = Connector::parse(text, authority)?;
-        Ok(Database { liveness: Liveness::new(connector.clone(), replication_timeout), connector })
+        let liveness = Liveness::new(connector.clone(), replication_timeout);
+        Ok(Database { connector, liveness, schema_waits: SchemaWaits::default() })
     }
 
     /// Connects, updates the schema and prepares every statement.
@@ -51,20 +53,30 @@ impl Database {
         let (mut client, mut driver) = self.connector.connect().await?;
         let progress = driver.progress();
         let process = in_time(HANDSHAKE_TIMEOUT, driver.drive(ServerProcess::of(&client, progress))).await?;
+        // A step of the schema takes as long as it needs on a large table, and other connections wait for it.
+        let entering = driver.drive(schema::enter(&mut client, schema::STEPS));
+        self.liveness.attend_long(&process, &mut self.schema_waits.reporter(), entering).await??;
         let prepare = async {
-            schema::enter(&mut client, schema::STEPS).await?;
             // To prepare a statement that writes to a table waits for the same locks as to run it.
             client.batch_execute(LOCK_TIMEOUT).await?;
-            Ok::<_, DatabaseError>(Statements::prepare(&client).await?)
+            Statements::prepare(&client).await
         };
-        // A step of the schema takes as long as it needs on a large table, and other connections wait for it.
-        let statements = self.liveness.attend_long(&process, driver.drive(prepare)).await??;
+        let statements = self.liveness.attend(&process, driver.drive(prepare)).await??;
         Ok((DatabaseSession { client, process, statements, connected: clock.now(), epoch }, driver))
     }
 
-    /// A connection that neither checks nor locks the schema, for `waystage messages migrate`.
-    pub(crate) async fn connect_to_migrate(&self) -> Result<Client, DatabaseError> {
+    /// A connection that neither checks nor locks the schema.
+    pub(crate) async fn connect_to_check(&self) -> Result<Client, DatabaseError> {
         Ok(self.connector.connect_alone(HANDSHAKE_TIMEOUT).await?.0)
+    }
+
+    /// The same after it has updated the schema.
+    pub(crate) async fn connect_and_update(&self) -> Result<Client, DatabaseError> {
+        let (mut client, progress) = self.connector.connect_alone(HANDSHAKE_TIMEOUT).await?;
+        let process = in_time(HANDSHAKE_TIMEOUT, ServerProcess::of(&client, progress)).await?;
+        let entering = schema::enter(&mut client, schema::STEPS);
+        self.liveness.attend_long(&process, &mut self.schema_waits.reporter(), entering).await??;
+        Ok(client)
     }
 
     /// A connection without prepared statements.

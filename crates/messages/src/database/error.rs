@@ -1,5 +1,6 @@
 //! Why the database cannot be used.
 
+use crate::database::storage::StorageFault;
 use thiserror::Error;
 use tokio_postgres::error::SqlState;
 
@@ -29,6 +30,9 @@ pub(crate) enum DatabaseError {
 /// The tables and the sequence of the service.
 const TABLES: [&str; 7] =
     ["waystage_schema", "queue", "message", "invisible_message", "idempotency_key", "lost_lease", "message_id"];
+/// What to do if a transaction cannot write.
+const READ_ONLY: &str = ": the server is a standby, so connect to its primary; or default_transaction_read_only is on for the server, the \
+    database or the role, so switch it off";
 /// The function of PostgreSQL that refuses a row because of a policy.
 const CHECK_POLICY: &str = "ExecWithCheckOptions";
 /// The function of PostgreSQL that refuses a prepared statement whose columns have changed.
@@ -36,7 +40,10 @@ const CHECK_PLAN: &str = "RevalidateCachedQuery";
 
 /// The role lacks a privilege, or no schema of its `search_path` exists and can be used.
 fn is_forbidden(error: &tokio_postgres::Error) -> bool {
-    [&SqlState::INSUFFICIENT_PRIVILEGE, &SqlState::INVALID_SCHEMA_NAME].iter().any(|code| error.code() == Some(code))
+    StorageFault::of(error).is_none()
+        && [&SqlState::INSUFFICIENT_PRIVILEGE, &SqlState::INVALID_SCHEMA_NAME]
+            .iter()
+            .any(|code| error.code() == Some(code))
 }
 
 /// The client has refused to go on: the server wants a password and there is none, or a method that the client does not support. The
@@ -47,12 +54,16 @@ fn is_refused_by_client(error: &tokio_postgres::Error) -> bool {
         && ["invalid configuration", "authentication error"].iter().any(|kind| text.starts_with(kind))
 }
 
-/// What to do about a missing privilege. PostgreSQL 15 and newer give no role CREATE in the schema public.
+/// What to do about an error. PostgreSQL 15 and newer give no role CREATE in the schema public.
 fn remedy(error: &tokio_postgres::Error) -> &'static str {
+    if let Some(fault) = StorageFault::of(error) {
+        return fault.remedy();
+    }
     let message = error.as_db_error().map(|reported| reported.message()).unwrap_or_default();
     let is_about_table =
         message.split(|letter: char| !letter.is_alphanumeric() && letter != '_').any(|word| TABLES.contains(&word));
     match error.code() {
+        Some(&SqlState::READ_ONLY_SQL_TRANSACTION) => READ_ONLY,
         Some(&SqlState::INVALID_SCHEMA_NAME) => {
             ": the search_path of the role names no schema that exists and that it can use; correct it, or as the owner of the database \
              run GRANT USAGE, CREATE ON SCHEMA public TO the role of the service"
@@ -89,7 +100,7 @@ pub(crate) fn is_about_tables(error: &tokio_postgres::Error) -> bool {
     let Some(reported) = error.as_db_error() else { return false };
     let is_of_class = ["42", "3F"].iter().any(|class| reported.code().code().starts_with(class));
     let is_about_one_row = reported.where_().is_some() || reported.routine() == Some(CHECK_POLICY);
-    is_outdated_plan(error) || is_of_class && !is_about_one_row
+    is_outdated_plan(error) || is_of_class && !is_about_one_row && StorageFault::of(error).is_none()
 }
 
 /// The error with its causes and what to do about it, in one line.
@@ -97,11 +108,13 @@ pub(crate) fn explain(error: &tokio_postgres::Error) -> String {
     format!("{}{}", one_line(error), remedy(error))
 }
 
-/// Whether the rows of the statement caused the error, not the connection, the server's state or a lock. Other rows may then succeed.
+/// Whether the rows of the statement caused the error, not the connection, the server's state or a lock. Other rows may then succeed, also
+/// if the pages of these are damaged.
 pub(crate) fn is_about_rows(error: &tokio_postgres::Error) -> bool {
     // Connection, transaction state, serialization, resources, locks, operator, system: in this order.
     const OTHER_CLASSES: [&str; 7] = ["08", "25", "40", "53", "55", "57", "58"];
     !is_about_tables(error)
+        && matches!(StorageFault::of(error), None | Some(StorageFault::Damaged))
         && error.code().is_some_and(|code| !OTHER_CLASSES.iter().any(|class| code.code().starts_with(class)))
 }
 
@@ -121,17 +134,27 @@ impl DatabaseError {
         }
     }
 
+    /// What is wrong with the server's storage, if that is the cause.
+    pub(crate) fn storage_fault(&self) -> Option<StorageFault> {
+        match self {
+            DatabaseError::Postgres(error) | DatabaseError::Schema(SchemaError::Postgres(error)) => {
+                StorageFault::of(error)
+            }
+            _ => None,
+        }
+    }
+
     /// The error of a failed attempt to connect.
     pub(crate) fn of_connection(error: tokio_postgres::Error) -> DatabaseError {
         if is_pooler(&error) { DatabaseError::Pooler } else { DatabaseError::Postgres(error) }
     }
 
-    /// The reason if the server answers and refuses the connection: it has no connection left, or does not accept the role. A server that
-    /// starts or stops does not count.
+    /// The reason if the server answers and refuses the connection: it has no connection left, does not accept the role, cannot create the
+    /// tables, or its storage fails. A server that starts or stops does not count.
     pub(crate) fn refusal(&self) -> Option<String> {
-        const REFUSALS: [&str; 4] = ["28", "3D", "42", "53"];
+        const REFUSALS: [&str; 7] = ["25006", "28", "3D", "42", "53", "58", "XX"];
         let error = match self {
-            DatabaseError::Postgres(error) => error,
+            DatabaseError::Postgres(error) | DatabaseError::Schema(SchemaError::Postgres(error)) => error,
             DatabaseError::Refused(reason) => return Some(reason.clone()),
             DatabaseError::Pooler => return Some(self.to_string()),
             _ => return None,

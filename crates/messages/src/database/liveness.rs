@@ -140,6 +140,16 @@ impl LockWait {
         Ok(processes.map(|processes| LockWait { kind: "relation".into(), processes }))
     }
 
+    /// Whether it is a lock that programs take by a number, such as the fence of the schema.
+    pub(crate) fn is_advisory(&self) -> bool {
+        self.kind == "advisory"
+    }
+
+    #[cfg(test)]
+    pub(crate) fn advisory(processes: &str) -> LockWait {
+        LockWait { kind: "advisory".into(), processes: processes.into() }
+    }
+
     /// Whether only some rows are locked. Statements about others are not affected.
     pub(crate) fn is_for_rows(&self) -> bool {
         ["transactionid", "tuple", "spectoken"].contains(&self.kind.as_str())
@@ -186,9 +196,10 @@ impl Liveness {
     pub(super) async fn attend_long<W: Future>(
         &self,
         process: &ServerProcess,
+        report: &mut (dyn FnMut(Option<LockWait>) + Send),
         work: W,
     ) -> Result<W::Output, DatabaseError> {
-        self.attend_for(Duration::MAX, 0, process, &mut |_| {}, work).await
+        self.attend_for(Duration::MAX, 0, process, report, work).await
     }
 
     pub(super) async fn attend_for<W: Future>(
@@ -283,7 +294,7 @@ impl Liveness {
     /// The state of the database and of the tables.
     pub(super) async fn check_tables(&self) -> Result<TableState, DatabaseError> {
         let state = self.look_up(async |client| TableState::read(client).await).await?;
-        if !state.is_writable {
+        if state.read_only.is_some() {
             // A new connection may reach another server, which is writable.
             *self.look_up.lock().await = None;
         }

@@ -34,10 +34,11 @@ impl Monitor {
             None => Failure::DatabaseDown,
         })?;
         self.note_tables(state.identity, liveness);
-        self.note_problem(state.problem.clone(), health);
-        if !state.is_writable {
-            return Err(Failure::NotReady("the database is read-only".into()));
+        // The tables of a new database cannot be created meanwhile, and nothing else is missing.
+        if let Some(reason) = state.read_only {
+            return Err(Failure::NotReady(format!("the database is read-only: {reason}")));
         }
+        self.note_problem(state.problem.clone(), health);
         state.problem.map_or(Ok(()), |problem| Err(Failure::NotReady(problem)))
     }
 

@@ -134,7 +134,7 @@ async fn plans_use_indexes_and_read_few_pages() {
     let database = Database::parse(&server.url(), None, Duration::from_secs(10)).unwrap();
     let statements = statements(&database).await;
     assert!(statements.len() >= CASES.len(), "{statements:#?}");
-    let client = database.connect_to_migrate().await.unwrap();
+    let client = database.connect_to_check().await.unwrap();
     let many = std::env::var("WAYSTAGE_PLAN_MESSAGES").map_or(MESSAGES, |text| text.parse().unwrap());
     let fill = |messages: u64| FILL.replace("{messages}", &messages.to_string()).replace("{secret}", SECRET);
     for messages in [0, FEW_MESSAGES.min(many), many] {

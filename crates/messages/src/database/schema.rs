@@ -14,6 +14,9 @@ use tokio_postgres::{Client, Transaction};
 
 #[cfg(test)]
 mod tests;
+mod waiting;
+
+pub(crate) use waiting::SchemaWaits;
 
 /// A change of the tables. A released step is never changed.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ const STATE: &str = "WITH needed AS (
     UNION ALL SELECT 'waystage_schema', to_regclass('waystage_schema'), 'SELECT'
     UNION ALL SELECT 'message_id', to_regclass('message_id'), unnest('{USAGE,SELECT}'::text[])
 )
-SELECT current_setting('transaction_read_only') = 'off',
+SELECT CASE WHEN current_setting('transaction_read_only') = 'off' THEN NULL ELSE pg_is_in_recovery() END,
     (SELECT string_agg(DISTINCT name, ', ') FROM needed WHERE relation IS NULL),
     (SELECT string_agg(privilege || ' on ' || name, ', ') FROM needed WHERE NOT CASE WHEN name = 'message_id'
         THEN has_sequence_privilege(relation, privilege) ELSE has_table_privilege(relation, privilege) END),
@@ -21,7 +21,8 @@ SELECT current_setting('transaction_read_only') = 'off',
 /// The state of the database and of the tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TableState {
-    pub(super) is_writable: bool,
+    /// Why the database accepts no writes, and what to do about it.
+    pub(super) read_only: Option<&'static str>,
     /// What is missing, and what to do about it.
     pub(super) problem: Option<String>,
     /// Other tables have another identity, and so have the same tables if their ids start again. None: there are none.
@@ -32,7 +33,11 @@ impl TableState {
     pub(super) async fn read(client: &Client) -> Result<TableState, tokio_postgres::Error> {
         let row = client.query_one(STATE, &[]).await?;
         let (missing, forbidden) = (row.try_get(1)?, row.try_get(2)?);
-        Ok(TableState { is_writable: row.try_get(0)?, problem: problem(missing, forbidden), identity: row.try_get(3)? })
+        let read_only = row.try_get::<_, Option<bool>>(0)?.map(|is_standby| match is_standby {
+            true => "it is a standby; promote it, or connect to its primary",
+            false => "default_transaction_read_only is on for the server, the database or the role; switch it off",
+        });
+        Ok(TableState { read_only, problem: problem(missing, forbidden), identity: row.try_get(3)? })
     }
 }
 

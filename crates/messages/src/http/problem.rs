@@ -221,6 +221,10 @@ impl From<Failure> for Problem {
             Failure::DatabaseError(_) | Failure::Refused(_) | Failure::KeyLocked => {
                 Problem::new(unavailable, "database-error", "Database error", detail)
             }
+            Failure::Damaged(_) => {
+                let status = StatusCode::INTERNAL_SERVER_ERROR;
+                Problem::new(status, "database-damaged", "The database is damaged", detail)
+            }
             Failure::Internal(_) => {
                 Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal-error", "Internal error", detail)
             }

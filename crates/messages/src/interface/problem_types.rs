@@ -41,6 +41,11 @@ pub(crate) const PROBLEM_TYPES: &[ProblemType] = &[
         "the client closed its side of the connection before the request was executed; nothing was done",
     ),
     problem_type("internal-error", 500, "a bug, or a trigger or constraint of another program; nothing was done"),
+    problem_type(
+        "database-damaged",
+        500,
+        "data that the request needs are damaged or missing in the database, and an operator must restore them; nothing was done",
+    ),
     problem_type("overloaded", 503, "a limit of waiting requests, connections or memory is reached; nothing was done"),
     problem_type("shutting-down", 503, "the service is shutting down; nothing was done"),
     problem_type("database-down", 503, "the database is unreachable; nothing was done"),
@@ -52,7 +57,7 @@ pub(crate) const PROBLEM_TYPES: &[ProblemType] = &[
     problem_type(
         "database-error",
         503,
-        "the database is full, read-only or too slow, something else has locked what the request needs, or a privilege or a table is missing; nothing was done",
+        "the database is full, read-only, too slow, out of memory or cannot use its files, something else has locked what the request needs, or a privilege or a table is missing; nothing was done",
     ),
     problem_type(
         "in-doubt",
@@ -69,6 +74,7 @@ pub(crate) const COMMON_PROBLEMS: &[&str] = &[
     "body-too-large",
     "client-closed",
     "internal-error",
+    "database-damaged",
     "overloaded",
     "shutting-down",
     "database-down",

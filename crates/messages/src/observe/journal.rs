@@ -1,6 +1,7 @@
 //! Counts every request when it ends, by operation and status, and adds its times to histograms.
 
 use crate::database::error::{DatabaseError, one_line};
+use crate::database::storage::{FAULT_LABELS, StorageFault};
 use crate::observe::record_file::RecordSink;
 use clock::{INTERVALS, Interval, Stage, StageClock};
 use hdrhistogram::Histogram;
@@ -40,6 +41,8 @@ pub(crate) struct Counts {
     pub(crate) redelivery_failures: u64,
     /// Batches of requests and rounds of background loops that failed because a privilege or a table is missing.
     pub(crate) table_errors: u64,
+    /// Batches and rounds that failed because of the server's storage, by [`FAULT_LABELS`].
+    pub(crate) storage_errors: [u64; FAULT_LABELS.len()],
     /// Batches whose commit waited too long for a synchronous standby.
     pub(crate) replication_timeouts: u64,
     /// Records dropped because the disk was too slow.
@@ -70,6 +73,7 @@ impl Journal {
                 connect_failures: 0,
                 redelivery_failures: 0,
                 table_errors: 0,
+                storage_errors: [0; FAULT_LABELS.len()],
                 replication_timeouts: 0,
                 records_dropped: 0,
                 due: [0; DUE_OUTCOMES.len()],
@@ -132,11 +136,24 @@ impl Journal {
         }
     }
 
+    /// A statement failed because of the server's storage.
+    pub(crate) fn note_storage_error(&self, fault: StorageFault, reason: &str) {
+        let number = {
+            let count = &mut self.lock().storage_errors[fault as usize];
+            *count += 1;
+            *count
+        };
+        if number.is_power_of_two() {
+            report(format_args!("waystage: messages: the database's storage fails (failure {number}): {reason}"));
+        }
+    }
+
     /// A round of a background loop has failed.
     pub(crate) fn note_loop_failure(&self, error: &DatabaseError) {
-        match error.is_about_tables() {
-            true => self.note_table_error(&error.to_string()),
-            false => self.note_connect_failure(&one_line(error)),
+        match error.storage_fault() {
+            Some(fault) => self.note_storage_error(fault, &one_line(error)),
+            None if error.is_about_tables() => self.note_table_error(&error.to_string()),
+            None => self.note_connect_failure(&one_line(error)),
         }
     }
 

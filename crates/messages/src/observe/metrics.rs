@@ -1,5 +1,6 @@
 //! The metrics page in Prometheus' text format.
 
+use crate::database::storage::FAULT_LABELS;
 use crate::observe::client_connections::{ClientConnectionCounts, TIMEOUTS};
 use crate::observe::journal::{Counts, DUE_OUTCOMES, OPERATION_LABELS, SERIES, intervals};
 use crate::path::health::LOOP_LABELS;
@@ -82,6 +83,13 @@ pub(crate) fn page(snapshot: &MetricsSnapshot) -> String {
     head(&mut page, name, "counter", "Messages whose lease, delay or expiry has ended, by outcome.");
     for (outcome, number) in DUE_OUTCOMES.iter().zip(counts.due) {
         line(&mut page, name, &format!("outcome=\"{outcome}\""), &number);
+    }
+    let name = "waystage_messages_storage_errors_total";
+    let help =
+        "Batches of requests and rounds of background loops that failed because of the server's storage, by fault.";
+    head(&mut page, name, "counter", help);
+    for (fault, number) in FAULT_LABELS.iter().zip(counts.storage_errors) {
+        line(&mut page, name, &format!("fault=\"{fault}\""), &number);
     }
     head(&mut page, "waystage_messages_queue_length", "gauge", "Requests that wait for a connection to the database.");
     for (label, length) in queues {

@@ -5,6 +5,7 @@ use crate::database::connection::DatabaseSession;
 use crate::database::error::{explain, is_about_rows, is_about_tables, is_outdated_plan, one_line};
 use crate::database::liveness::LockWait;
 use crate::database::low_water::{LowWaterMarks, StartIds};
+use crate::database::storage::StorageFault;
 use crate::path::batch::{FetchJobs, JobBatch, distribute};
 use crate::path::failure::Failure;
 use crate::path::lease::{LeaseAction, LeaseRequest};
@@ -42,6 +43,8 @@ pub(crate) struct Served {
     pub(crate) table_lock: Option<LockWait>,
     /// Which privilege or table is missing, and what to do about it.
     pub(crate) refusal: Option<String>,
+    /// What is wrong with the server's storage, and what to do about it.
+    pub(crate) storage: Option<(StorageFault, String)>,
 }
 
 /// Statements that run at the same time.
@@ -56,8 +59,9 @@ pub(crate) async fn serve(
     clock: &Clock,
 ) -> Served {
     let (is_over, has_timed_out) = (AtomicBool::new(false), AtomicBool::new(false));
-    let (table_lock, refusal) = (OnceLock::new(), OnceLock::new());
-    let worker = Worker { session, low_water_marks, memory, clock, is_over, has_timed_out, table_lock, refusal };
+    let (table_lock, refusal, storage) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+    let worker =
+        Worker { session, low_water_marks, memory, clock, is_over, has_timed_out, table_lock, refusal, storage };
     let mut running = worker.statements(batch);
     poll_fn(|context| {
         running.retain_mut(|statement| statement.as_mut().poll(context).is_pending());
@@ -66,8 +70,9 @@ pub(crate) async fn serve(
     .await;
     let [is_over, has_timed_out] = [&worker.is_over, &worker.has_timed_out].map(|flag| flag.load(Ordering::Relaxed));
     drop(running);
-    let Worker { table_lock, refusal, .. } = worker;
-    Served { is_over, has_timed_out, table_lock: table_lock.into_inner(), refusal: refusal.into_inner() }
+    let Worker { table_lock, refusal, storage, .. } = worker;
+    let (table_lock, refusal, storage) = (table_lock.into_inner(), refusal.into_inner(), storage.into_inner());
+    Served { is_over, has_timed_out, table_lock, refusal, storage }
 }
 
 /// What happens to messages that are taken out of a queue.
@@ -87,6 +92,7 @@ struct Worker<'s> {
     has_timed_out: AtomicBool,
     table_lock: OnceLock<LockWait>,
     refusal: OnceLock<String>,
+    storage: OnceLock<(StorageFault, String)>,
 }
 
 impl Worker<'_> {
@@ -264,9 +270,7 @@ impl Worker<'_> {
                 Ok(all) => all,
                 Err(error) if jobs.len() > 1 && is_about_rows(&error) => {
                     for jobs in jobs {
-                        let mut alone = FetchJobs::default();
-                        jobs.into_iter().for_each(|job| alone.push(job));
-                        Box::pin(self.take(alone, taking)).await;
+                        Box::pin(self.take(FetchJobs::of(jobs), taking)).await;
                     }
                     return;
                 }
@@ -302,6 +306,11 @@ impl Worker<'_> {
                     }
                 }
             }
+            Err(error) if jobs.len() > 1 && is_about_rows(&error) => {
+                for jobs in jobs {
+                    Box::pin(self.peek(FetchJobs::of(jobs))).await;
+                }
+            }
             Err(error) => self.fail(jobs.into_iter().flatten(), &error),
         }
     }
@@ -326,6 +335,9 @@ impl Worker<'_> {
         self.is_over.fetch_or(is_over, Ordering::Relaxed);
         if is_about_tables(error) {
             let _ = self.refusal.set(explain(error));
+        }
+        if let Some(fault) = StorageFault::of(error) {
+            let _ = self.storage.set((fault, explain(error)));
         }
         let has_timed_out = is_locked(error) || error.code() == Some(&SqlState::QUERY_CANCELED);
         self.has_timed_out.fetch_or(has_timed_out, Ordering::Relaxed);

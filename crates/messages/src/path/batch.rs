@@ -67,6 +67,13 @@ impl JobBatch {
 }
 
 impl FetchJobs {
+    /// These jobs, which fetch messages.
+    pub(crate) fn of(jobs: Vec<Job>) -> FetchJobs {
+        let mut fetches = FetchJobs::default();
+        jobs.into_iter().for_each(|job| fetches.push(job));
+        fetches
+    }
+
     /// Adds a job that fetches messages.
     pub(crate) fn push(&mut self, job: Job) {
         let Some(scope) = scope_of(&job) else { return };

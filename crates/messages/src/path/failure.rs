@@ -1,6 +1,7 @@
 //! Why a request failed, as the steps report it to each other. `http::problem` turns it into what the client receives.
 
 use crate::database::error::is_about_tables;
+use crate::database::storage::StorageFault;
 use thiserror::Error;
 use tokio_postgres::Error;
 use tokio_postgres::error::{Severity, SqlState};
@@ -47,6 +48,9 @@ pub(crate) enum Failure {
     /// Nothing was changed. The role lacks a privilege, or a table is missing or was changed.
     #[error("the database refuses this until an operator mends it: {0}")]
     Refused(String),
+    /// Nothing was changed. The database has damaged data, which an operator must restore.
+    #[error("{0}")]
+    Damaged(String),
     /// Nothing was changed. The first send with this key may be in progress, perhaps in another service.
     #[error("another transaction has locked this key, probably the first send with it, which has not ended; retry")]
     KeyLocked,
@@ -74,6 +78,13 @@ impl Failure {
         let is_ending = matches!(reported.parsed_severity(), Some(Severity::Panic | Severity::Fatal));
         if is_ending || code.code().starts_with("57P") {
             Failure::InDoubt
+        } else if let Some(fault) = StorageFault::of(error) {
+            let text = format!("{}: {}", fault.description(), reported.message());
+            match fault {
+                StorageFault::Damaged => Failure::Damaged(text),
+                StorageFault::NotWritable => Failure::Refused(text),
+                StorageFault::DiskFull | StorageFault::Memory | StorageFault::Io => Failure::DatabaseError(text),
+            }
         } else if code.code().starts_with("53") || refuses.contains(code) {
             Failure::DatabaseError(reported.message().to_string())
         } else if is_about_tables(error) {

@@ -184,6 +184,9 @@ impl Lane {
                                 self.journal.note_table_error(reason);
                             }
                             open.note_refusal(served.refusal);
+                            if let Some((fault, reason)) = &served.storage {
+                                self.journal.note_storage_error(*fault, reason);
+                            }
                             served.is_over
                         },
                     );

@@ -157,7 +157,7 @@ async fn a_step_can_take_longer_than_other_statements() {
     let client = connect(&server).await;
     let process = ServerProcess::of(&client, Progress::default()).await.unwrap();
     let step = client.batch_execute("SELECT pg_sleep(4)");
-    liveness.attend_long(&process, step).await.unwrap().unwrap();
+    liveness.attend_long(&process, &mut |_| {}, step).await.unwrap().unwrap();
     let statement = client.batch_execute("SELECT pg_sleep(60)");
     let given_up = liveness.attend_for(Duration::from_secs(2), 0, &process, &mut |_| {}, statement).await;
     assert!(matches!(given_up, Err(DatabaseError::Silent)), "{given_up:?}");
