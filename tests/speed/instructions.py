@@ -1,9 +1,10 @@
-"""Instructions and system calls of the proxy per request, by function: run by `make bench-instructions`.
+"""Instructions and system calls of the proxy and the load generator per request: run by `make bench-instructions`.
 
     instructions.py --proxy BINARY                       every workload
     instructions.py --proxy BINARY --workload pipeline   one of them
     instructions.py --proxy BINARY --feature shared-32   with a feature of proxy_systems.py
     instructions.py --proxy BINARY --calls               system calls instead, counted by strace
+    instructions.py --proxy BINARY --load                instructions of this binary's load generator instead
 
 valgrind's callgrind counts the instructions in user space, so a busy machine does not change them much: only how many
 requests share a turn of the event loop does. The binary must be built for it, because valgrind shows no vDSO:
@@ -67,6 +68,36 @@ def instructions(bench: Bench, system: System, workload: Workload, folder: Path)
     return parsed(text, FUNCTION, TOTAL, workload.requests)
 
 
+def load_instructions(bench: Bench, system: System, workload: Workload, folder: Path) -> Counts:
+    """Return the instructions per request of the load generator: those of a run beyond those of a shorter one."""
+    short, long = workload.requests // 4, workload.requests
+    parts: dict[str, float] = {}
+    with ExitStack() as stack:
+        proxy = bench.start(system, stack)
+        for requests, sign in ((short, -1), (long, 1)):
+            out = folder / "callgrind.load"
+            arguments = [*workload.load, "--requests", str(requests), "--server", f"127.0.0.1:{proxy.port}"]
+            binary = system.command[0]
+            command = [
+                "valgrind",
+                "--tool=callgrind",
+                f"--callgrind-out-file={out}",
+                binary,
+                "load",
+                *arguments,
+            ]
+            # It exits with 1 if it sent too late, as it does under valgrind.
+            subprocess.run(command, check=False, capture_output=True)
+            annotate = ["callgrind_annotate", "--auto=no", "--threshold=100", str(out)]
+            text = subprocess.run(annotate, check=True, capture_output=True, text=True).stdout
+            out.unlink()
+            counted = parsed(text, FUNCTION, TOTAL, 1)
+            for name, count in (("", counted.total), *counted.parts):
+                parts[name] = parts.get(name, 0.0) + sign * count / (long - short)
+    whole = parts.pop("")
+    return Counts(whole, sorted(parts.items(), key=lambda part: -part[1]))
+
+
 def parsed(text: str, function: re.Pattern[str], total: re.Pattern[str], requests: int) -> Counts:
     """Read the counts of callgrind_annotate."""
     parts: dict[str, float] = {}
@@ -118,9 +149,10 @@ def main() -> None:
     parser.add_argument("--workload", action="append", choices=WORKLOADS, help="[all]")
     parser.add_argument("--feature", choices=FEATURES, default="")
     parser.add_argument("--calls", action="store_true", help="count system calls")
+    parser.add_argument("--load", action="store_true", help="count instructions of the load generator")
     parser.add_argument("--top", type=int, default=0, help="also print this many functions or calls [0]")
     arguments = parser.parse_args()
-    count = calls if arguments.calls else instructions
+    count = calls if arguments.calls else load_instructions if arguments.load else instructions
     needed = "strace" if arguments.calls else "valgrind"
     if not shutil.which(needed):
         parser.error(f"{needed} is not installed")

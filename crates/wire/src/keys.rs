@@ -1,26 +1,33 @@
 //! The keys of a retrieval line, as a view of the received bytes.
 
-use crate::words::{Words, skip_spaces};
+use crate::words::Words;
 
-/// Keys separated by spaces, as they were received.
+/// Keys separated by spaces, as they were received. The first one is found once, because most lines have no other.
 #[derive(Clone, Copy, Default)]
 pub struct Keys<'a> {
-    bytes: &'a [u8],
+    /// Empty if there is no key.
+    first: &'a [u8],
+    /// The other keys, without spaces before them.
+    rest: &'a [u8],
 }
 
 /// An iterator over the keys.
 #[derive(Clone, Debug)]
-pub struct KeyIter<'a>(Words<'a>);
+pub struct KeyIter<'a> {
+    first: Option<&'a [u8]>,
+    rest: Words<'a>,
+}
 
 impl<'a> Keys<'a> {
     /// The keys in `bytes`, which are separated by one or more spaces.
     pub fn new(bytes: &'a [u8]) -> Keys<'a> {
-        Keys { bytes: skip_spaces(bytes) }
+        let mut words = Words::new(bytes);
+        Keys { first: words.next().unwrap_or_default(), rest: words.rest() }
     }
 
     /// The keys in the order of the line, duplicates included.
     pub fn iter(&self) -> KeyIter<'a> {
-        KeyIter(Words::new(self.bytes))
+        KeyIter { first: self.first(), rest: Words::new(self.rest) }
     }
 
     /// The number of keys, duplicates included.
@@ -30,21 +37,28 @@ impl<'a> Keys<'a> {
 
     /// Whether there are more keys than this.
     pub fn are_more_than(&self, count: usize) -> bool {
-        // A key and the space after it take two bytes at least, so the length alone decides in most cases.
-        self.bytes.len() / 2 >= count && self.iter().nth(count).is_some()
+        match count {
+            0 => !self.first.is_empty(),
+            1 => !self.rest.is_empty(),
+            // A key and the space after it take two bytes at least, so the length alone decides in most cases.
+            _ => self.rest.len() / 2 + 1 >= count && self.iter().nth(count).is_some(),
+        }
     }
 
     /// The first `count` keys, and the others.
     pub fn split(&self, count: usize) -> (Keys<'a>, Keys<'a>) {
-        let mut words = Words::new(self.bytes);
-        words.by_ref().take(count).for_each(drop);
+        if count == 0 {
+            return (Keys::default(), *self);
+        }
+        let mut words = Words::new(self.rest);
+        words.by_ref().take(count - 1).for_each(drop);
         let rest = words.rest();
-        (Keys { bytes: &self.bytes[..self.bytes.len() - rest.len()] }, Keys { bytes: rest })
+        (Keys { rest: &self.rest[..self.rest.len() - rest.len()], ..*self }, Keys::new(rest))
     }
 
     /// The first key; a parsed request has at least one.
     pub fn first(&self) -> Option<&'a [u8]> {
-        self.iter().next()
+        (!self.first.is_empty()).then_some(self.first)
     }
 }
 
@@ -52,7 +66,7 @@ impl<'a> Iterator for KeyIter<'a> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<&'a [u8]> {
-        self.0.next()
+        self.first.take().or_else(|| self.rest.next())
     }
 }
 

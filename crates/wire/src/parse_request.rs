@@ -104,7 +104,7 @@ fn parse_retrieval<'a>(verb: Verb, mut words: Words<'a>, limits: &Limits) -> Res
         return Err(RequestError::WrongWordCount);
     }
     // One search for a NUL in all keys costs less than one in each.
-    if has_nul(words.rest()) || words.any(|key| key.len() > limits.key_bytes) {
+    if has_nul(words.rest()) || keys.iter().any(|key| key.len() > limits.key_bytes) {
         return Err(RequestError::BadKey);
     }
     Ok(Request::Get { verb, exptime, keys })

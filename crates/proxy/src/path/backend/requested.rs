@@ -79,10 +79,12 @@ fn is_next_key(request: &[u8], compared: &mut u32, key: &[u8]) -> bool {
         0 => keys_begin(line),
         compared => compared as usize,
     };
-    for requested in Keys::new(line.get(at..).unwrap_or_default()).iter() {
-        // Encoded keys are separated by one space.
-        at += requested.len() + 1;
-        if requested == key {
+    while let Some(rest) = line.get(at..).filter(|rest| !rest.is_empty()) {
+        // Mostly it is the first key, whose end need not be searched then. Encoded keys are separated by one space.
+        let is_it = rest.strip_prefix(key).is_some_and(|behind| matches!(behind, [] | [b' ', ..]));
+        let length = if is_it { key.len() } else { Keys::new(rest).first().map_or(rest.len(), <[u8]>::len) };
+        at += length + 1;
+        if is_it {
             *compared = at as u32;
             return true;
         }
