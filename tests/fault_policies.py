@@ -239,7 +239,17 @@ POLICIES = (
     Policy(
         "grown-pool",
         (
-            Pool("main", SERVERS, {"replicas": 2, "warm-up": {"from": "old", "expiry": EXPIRY}}),
+            # The file has other lines than a list of servers during a part of its reloads.
+            Pool(
+                "main",
+                SERVERS,
+                {
+                    "replicas": 2,
+                    "warm-up": {"from": "old", "expiry": EXPIRY},
+                    "servers-file": "servers",
+                    "resolve": "one",
+                },
+            ),
             Pool("old", 2, servers_of="main"),
             Pool("others", 1),
         ),
@@ -292,6 +302,25 @@ class Spelling:
     host: str = "127.0.0.1"
 
 
+def _servers(one: Pool, ports: dict[str, list[int]], spelling: Spelling) -> list[dict[str, Any]]:
+    # The name is hashed, so that another spelling of the address does not move keys to other servers.
+    return [
+        {"address": f"{spelling.host}:{port}", "name": f"{one.name}-{number}", "weight": 1 + (number == 1)}
+        for number, port in enumerate(ports[one.name])
+    ]
+
+
+def servers_file(policy: Policy, ports: dict[str, list[int]], spelling: Spelling) -> str | None:
+    """Return the file with the servers of the pool that has one."""
+    of_pools = [_servers(pool, ports, spelling) for pool in policy.pools if "servers-file" in pool.settings]
+    lines = (
+        f"{server['address']}:{server['weight']} {server['name']}\n"
+        for servers in of_pools
+        for server in servers
+    )
+    return "".join(lines) or None
+
+
 def proxy_file(
     policy: Policy, ports: dict[str, list[int]], spelling: Spelling, folder: str
 ) -> dict[str, Any]:
@@ -299,15 +328,7 @@ def proxy_file(
     references = {"failover-pool": "pool", "warm-up": "from", "shadow": "to"}
 
     def pool(one: Pool) -> dict[str, Any]:
-        # The name is hashed, so that another spelling of the address does not move keys to other servers.
-        servers = [
-            {
-                "address": f"{spelling.host}:{port}",
-                "name": f"{one.name}-{number}",
-                "weight": 1 + (number == 1),
-            }
-            for number, port in enumerate(ports[one.name])
-        ]
+        servers = _servers(one, ports, spelling)
         settings = dict(one.settings)
         for key, reference in references.items():
             if key in settings:
@@ -317,7 +338,10 @@ def proxy_file(
         if "server-auth-file" in settings:
             settings["server-auth-file"] = f"{folder}/login"
         settings["timeouts"] = {**TIMEOUTS, **settings.get("timeouts", {})}
-        return {"name": one.name + spelling.suffix, "servers": servers, **settings}
+        named = {"name": one.name + spelling.suffix, **settings}
+        if "servers-file" in settings:
+            return {**named, "servers-file": f"{folder}/servers"}
+        return {**named, "servers": servers}
 
     document = {
         "listen": "127.0.0.1:0",

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from fault_policies import LOGIN, Policy, Spelling, proxy_file, toml
+from fault_policies import LOGIN, Policy, Spelling, proxy_file, servers_file, toml
 from programs import WAYSTAGE, connect, free_ports
 
 PATIENCE_S = 30.0
@@ -20,6 +20,7 @@ EVENTS = {
     "": "reload",
     "suffix": "reload that renames the pools",
     "host": "reload that writes addresses in another way",
+    "servers": "file of servers that is no list of servers",
     "hand-over": "hand-over to another process",
     "several": "two proxies use the same servers",
 }
@@ -124,6 +125,14 @@ class Proxy:
         address, listen = f"127.0.0.1:{self.port}", document["listen"]
         document["listen"] = {**listen, "address": address} if isinstance(listen, dict) else address
         self.file.write_text(toml(document))
+        if servers := servers_file(self.policy, self.servers, spelling):
+            self._write_servers(servers)
+
+    def _write_servers(self, text: str) -> None:
+        # The proxy may read it at any time, and notices an incomplete list only if its last line is cut off.
+        new = self.folder / "servers.new"
+        new.write_text(text)
+        new.rename(self.folder / "servers")
 
     def change(self, number: int) -> None:
         """Reload another spelling of the configuration, or hand over to another process."""
@@ -140,8 +149,15 @@ class Proxy:
         for part in ("suffix", "host"):
             if getattr(spelling, part) != getattr(self.spelling, part):
                 self._record(EVENTS[part])
+        if servers_file(self.policy, self.servers, self.spelling):
+            self._record(EVENTS["servers"])
+            self._write_servers(f"{self.reloads}: no list of servers")
+            self._read_again()
         self.spelling = spelling
         self.write(spelling)
+        self._read_again()
+
+    def _read_again(self) -> None:
         self.reloads += 1
         self.current.process.send_signal(signal.SIGHUP)
         self.current.wait_for("waystage proxy reloaded on", self.reloads)

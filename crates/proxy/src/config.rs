@@ -1,6 +1,7 @@
 //! The configuration: the keys of a file, the checks, and the checked types that all other rooms read. Depends on no other room.
 
 mod check;
+mod check_lists;
 mod check_pool;
 mod check_shared;
 mod check_transport;
@@ -13,6 +14,7 @@ mod named;
 mod operations;
 mod pool;
 mod proxy;
+mod server_list;
 mod text;
 mod transport;
 
@@ -26,9 +28,10 @@ pub use listener::ListenerConfig;
 pub use logging::{LogConfig, LogFormat, LogLevel, LogOutput, LoggedKeys};
 pub use operations::Operations;
 pub use pool::{
-    Failover, FailoverPool, Hedge, PoolConfig, RateLimit, Reads, RouteConfig, ServerConfig, Shadow, Timeouts, WarmUp,
-    Writes,
+    Failover, FailoverPool, Hedge, PoolConfig, RateLimit, Reads, Resolve, RouteConfig, ServerConfig, Shadow, Timeouts,
+    WarmUp, Writes,
 };
 pub(crate) use proxy::share;
 pub use proxy::{Config, Discipline, MultiGet, PartFailure, RecordsConfig, Stamps};
+pub use server_list::read_servers;
 pub use transport::{CertificateFiles, Lookup, ProxyProtocol, TlsConfig, TlsConfigError, TransportConfig};

@@ -18,8 +18,8 @@ pub use config::{
     CertificateFiles, ClientLimits, CommandGroup, Commands, Config, ConfigError, Discipline, DispatchConfig,
     Distribution, Document, Failover, FailoverPool, FileError, Hash, Hedge, ListenerConfig, LogConfig, LogFormat,
     LogLevel, LogOutput, LoggedKeys, Lookup, MultiGet, Operations, PartFailure, PoolConfig, PoolFile, ProxyFile,
-    ProxyProtocol, RateLimit, Reads, RecordsConfig, RouteConfig, ServerConfig, Shadow, Stamps, Timeouts, TlsConfig,
-    TlsConfigError, TransportConfig, WarmUp, Writes,
+    ProxyProtocol, RateLimit, Reads, RecordsConfig, Resolve, RouteConfig, ServerConfig, Shadow, Stamps, Timeouts,
+    TlsConfig, TlsConfigError, TransportConfig, WarmUp, Writes, read_servers,
 };
 pub use control::{
     ChangeRequest, ChangedServer, FromManager, ProxyError, Running, ServerChange, Totals, change_server, check_files,

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use proxy::{
     CertificateFiles, CommandGroup, Config, DispatchConfig, Distribution, Document, Failover, FailoverPool, Hash,
     Hedge, ListenerConfig, LogFormat, LogLevel, LoggedKeys, MultiGet, PartFailure, PoolFile, ProxyFile, RateLimit,
-    Reads, RouteConfig, ServerConfig, Shadow, Stamps, Timeouts, WarmUp, Writes,
+    Reads, Resolve, RouteConfig, ServerConfig, Shadow, Stamps, Timeouts, WarmUp, Writes,
 };
 use reference_keys::{REFERENCE, keys_of, uncommented};
 use std::time::Duration;
@@ -25,6 +25,8 @@ fn everything() -> ProxyFile {
         name: Some(name.clone()),
         listen: Some(vec![listener.clone()]),
         servers: Some(vec![server]),
+        servers_file: Some("a".into()),
+        resolve: Some(Resolve::All),
         distribution: Some(Distribution::Ketama),
         hash: Some(Hash::Md5),
         hash_tag: Some(*b"{}"),

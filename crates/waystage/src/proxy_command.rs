@@ -3,9 +3,13 @@
 mod changes;
 mod convert;
 mod events;
+mod file_watch;
 mod first_steps;
 mod flags;
 mod key_route;
+mod list_watch;
+mod lists;
+mod names;
 mod overrides;
 mod policies;
 mod route;
@@ -18,10 +22,15 @@ use crate::activation::activated;
 use crate::ready::announce;
 use crate::transport_arguments::TransportArguments;
 use clap::{Args, Subcommand};
+use clock::Clock;
+use file_watch::FileWatch;
 use flags::{PoolFlags, ProxyFlags};
-use proxy::{Config, Discipline};
+use lists::Lists;
+use names::Names;
+use proxy::{Config, Discipline, Lookup};
 use records::report;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serving::Given;
 use source::Source;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -114,12 +123,20 @@ pub(crate) fn run(arguments: ProxyArguments) -> Result<ExitCode, String> {
     let transport = arguments.transport.settings(&activated);
     let flags = arguments.proxy.settings().overridden_by(arguments.pool.settings()).overridden_by(transport);
     let source = Source { file: arguments.config, flags };
-    let watch = source.file.clone().filter(|_| arguments.watch).map(serving::FileWatch::new);
-    match source.read() {
-        Ok((config, _)) if arguments.check => Ok(check(&config)),
-        Ok((mut config, settings)) => {
+    let watch = source.file.clone().filter(|_| arguments.watch).map(FileWatch::new);
+    if arguments.check {
+        // No name is resolved.
+        return Ok(source.config(&mut Lists::default()).map_or_else(|line| invalid(&line), |config| check(&config)));
+    }
+    let names = Names::new(Lookup::default(), Clock::monotonic());
+    let mut lists = Lists::new(names.clone());
+    let document = source.document();
+    let read = document.and_then(|document| Ok((source.settings(document.as_ref(), &mut lists, |_| {})?, document)));
+    match read {
+        Ok(((mut config, settings), document)) => {
             config.transport.take_over = arguments.transport.take_over.clone();
-            serving::serve((source, settings), config, activated, watch)
+            let given = Given { source, document, settings, lists, names };
+            serving::serve(given, config, activated, watch)
         }
         Err(line) => Ok(invalid(&line)),
     }

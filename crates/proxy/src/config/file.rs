@@ -7,8 +7,8 @@ use crate::config::logging::{LogConfig, LogFormat, LogLevel, LoggedKeys};
 use crate::config::named::named;
 use crate::config::operations::Operations;
 use crate::config::pool::{
-    Failover, FailoverPool, Hedge, PoolConfig, RateLimit, Reads, RouteConfig, ServerConfig, Shadow, Timeouts, WarmUp,
-    Writes,
+    Failover, FailoverPool, Hedge, PoolConfig, RateLimit, Reads, Resolve, RouteConfig, ServerConfig, Shadow, Timeouts,
+    WarmUp, Writes,
 };
 use crate::config::proxy::{Config, Discipline, MultiGet, PartFailure, RecordsConfig, Stamps};
 use crate::config::text::{list_key, opt_list, opt_tag, opt_times};
@@ -129,6 +129,8 @@ pub struct PoolFile {
     #[serde(with = "opt_list", default)]
     pub listen: Option<Vec<ListenerConfig>>,
     pub servers: Option<Vec<ServerConfig>>,
+    pub servers_file: Option<PathBuf>,
+    pub resolve: Option<Resolve>,
     pub distribution: Option<Distribution>,
     pub hash: Option<Hash>,
     #[serde(with = "opt_tag", default)]
@@ -382,9 +384,12 @@ impl ProxyFile {
 }
 
 impl PoolFile {
-    fn overridden_by(self, by: PoolFile) -> PoolFile {
+    fn overridden_by(mut self, by: PoolFile) -> PoolFile {
+        if by.servers.is_some() {
+            self.servers_file = None;
+        }
         overridden!(PoolFile, self, by, {
-            name, listen, servers, distribution, hash, hash_tag, replicas, writes, reads, failover, hedge, failover_pool,
+            name, listen, servers, servers_file, resolve, distribution, hash, hash_tag, replicas, writes, reads, failover, hedge, failover_pool,
             warm_up, shadow, read_pool, delete_pools, flush, rate_limit, timeouts, failures, ready_servers, server_auth_file
         }, {})
     }
@@ -398,6 +403,8 @@ impl PoolFile {
             name,
             listen: self.listen.unwrap_or_default(),
             servers: self.servers.unwrap_or_default(),
+            servers_file: self.servers_file,
+            resolve: self.resolve.unwrap_or(defaults.resolve),
             distribution: self.distribution.unwrap_or(defaults.distribution),
             hash: self.hash,
             hash_tag: self.hash_tag,

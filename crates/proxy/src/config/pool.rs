@@ -44,6 +44,16 @@ pub enum Failover {
     OnMiss,
 }
 
+/// How many servers a host name stands for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Resolve {
+    /// One, at one of the addresses of the name.
+    #[default]
+    One,
+    /// One at each address of the name.
+    All,
+}
+
 /// Hedging: a second request for a slow read.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, expecting = "a table")]
@@ -148,6 +158,10 @@ pub struct PoolConfig {
     pub listen: Vec<ListenerConfig>,
     /// Its backends, in the order in which replicas follow each other.
     pub servers: Vec<ServerConfig>,
+    /// The file from which the servers were read.
+    pub servers_file: Option<PathBuf>,
+    /// How many servers each host name among them stands for.
+    pub resolve: Resolve,
     /// The key distribution.
     pub distribution: Distribution,
     /// The hash function; by default, that of the key distribution.
@@ -190,6 +204,7 @@ pub struct PoolConfig {
 
 named!(Writes { All = "all", Majority = "majority", First = "first" });
 named!(Reads { Primary = "primary", Any = "any", LeastOutstanding = "least-outstanding" });
+named!(Resolve { One = "one", All = "all" });
 named!(Failover { Never = "never", OnError = "on-error", OnMiss = "on-miss" });
 
 impl RateLimit {
@@ -231,6 +246,8 @@ impl PoolConfig {
             name: name.into(),
             listen: Vec::new(),
             servers: servers.iter().map(|server| ServerConfig::new(server)).collect(),
+            servers_file: None,
+            resolve: Resolve::One,
             distribution: Distribution::Ketama,
             hash: None,
             hash_tag: None,

@@ -155,7 +155,10 @@ impl Lookup {
     }
 
     /// The addresses of a host.
-    pub(crate) fn look_up(&self, host_port: &HostPort) -> io::Result<Vec<SocketAddr>> {
+    ///
+    /// # Errors
+    /// If the name cannot be resolved.
+    pub fn look_up(&self, host_port: &HostPort) -> io::Result<Vec<SocketAddr>> {
         (self.0)(host_port)
     }
 }

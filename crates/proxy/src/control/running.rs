@@ -8,6 +8,7 @@ use crate::control::inherit::Servers;
 use crate::control::logging::Log;
 use crate::control::resolve::Resolving;
 use crate::control::threads::Worker;
+use crate::observe::counters::ListCounter;
 use crate::observe::log::event::{LogEvent, ProcessEvent};
 use crate::observe::metrics_server::MetricsServer;
 use crate::observe::process_counts::ProcessCounts;
@@ -193,6 +194,21 @@ impl Running {
         if let Some(log) = &self.log {
             log.event(LogEvent::Process(event));
         }
+    }
+
+    /// Counts that a pool has got other servers from its file or its names.
+    pub fn count_list_change(&self, pool: &str) {
+        self.list(pool).into_iter().for_each(|list| list.changes.add(1));
+    }
+
+    /// Counts and logs that a list of servers of a pool cannot be used.
+    pub fn report_list_failure(&self, pool: &str, reason: &str) {
+        self.list(pool).into_iter().for_each(|list| list.failures.add(1));
+        self.log(ProcessEvent::ServerListFailed { pool: pool.into(), reason: reason.into() });
+    }
+
+    fn list(&self, pool: &str) -> Option<&ListCounter> {
+        self.config.pool(pool).map(|index| &self.tally.lists[index])
     }
 
     /// The configuration of this proxy.

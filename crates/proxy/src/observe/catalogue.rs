@@ -40,7 +40,7 @@ const POOL: &[&str] = &["pool"];
 const QUEUE: &[&str] = &["loop", "queue"];
 
 /// All metrics, in the order of the page.
-pub(crate) const ALL: [&Definition; 84] = [
+pub(crate) const ALL: [&Definition; 86] = [
     &STAGE,
     &REQUESTS,
     &KEYS,
@@ -83,6 +83,8 @@ pub(crate) const ALL: [&Definition; 84] = [
     &WRITES_DEGRADED,
     &WITHHELD_READS,
     &RATE_LIMITED,
+    &SERVER_LIST_CHANGES,
+    &SERVER_LIST_FAILURES,
     &BACKEND_UP,
     &BACKEND_DRAINED,
     &BACKEND_EJECTED,
@@ -266,6 +268,16 @@ pub(crate) const WITHHELD_READS: Definition = counter(
 );
 pub(crate) const RATE_LIMITED: Definition =
     counter("waystage_rate_limited_total", POOL, "Requests refused because the pool had reached its rate limit");
+pub(crate) const SERVER_LIST_CHANGES: Definition = counter(
+    "waystage_server_list_changes_total",
+    POOL,
+    "Times that the pool got other servers, because its servers-file or the addresses of a name had changed",
+);
+pub(crate) const SERVER_LIST_FAILURES: Definition = counter(
+    "waystage_server_list_failures_total",
+    POOL,
+    "Problems with the servers-file or the names of the pool, because of which it kept its last servers",
+);
 pub(crate) const BACKEND_EJECTED: Definition = gauge(
     "waystage_backend_ejected",
     BACKEND,

@@ -2,7 +2,8 @@
 //! are left out: they are those of the configuration in force.
 
 use crate::observe::counters::{
-    AcceptCounters, BackendCounters, Counter, LoopCounters, NameCounter, PoolCounters, QueueCounters, ScrapeCounters,
+    AcceptCounters, BackendCounters, Counter, ListCounter, LoopCounters, NameCounter, PoolCounters, QueueCounters,
+    ScrapeCounters,
 };
 
 /// Counters that can be added to those of another configuration.
@@ -191,6 +192,13 @@ impl Continued for NameCounter {
     fn counters(&self) -> Vec<&Counter> {
         let NameCounter { lookups_failed, moves } = self;
         vec![lookups_failed, moves]
+    }
+}
+
+impl Continued for ListCounter {
+    fn counters(&self) -> Vec<&Counter> {
+        let ListCounter { changes, failures } = self;
+        vec![changes, failures]
     }
 }
 

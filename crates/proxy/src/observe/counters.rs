@@ -110,6 +110,15 @@ pub(crate) struct NameCounter {
     pub(crate) moves: Counter,
 }
 
+/// The counters of the list of servers of one pool, which comes from a file or from the addresses of names.
+#[derive(Debug, Default)]
+pub(crate) struct ListCounter {
+    /// How often the pool has got other servers.
+    pub(crate) changes: Counter,
+    /// Lists that could not be used.
+    pub(crate) failures: Counter,
+}
+
 /// The counters of one pool in one loop.
 #[derive(Debug, Default)]
 pub(crate) struct PoolCounters {

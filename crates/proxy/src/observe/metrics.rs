@@ -2,7 +2,7 @@
 
 use crate::observe::catalogue::{self, Definition};
 use crate::observe::counters::{
-    BackendCounters, Counter, LoopCounters, NameCounter, PoolCounters, QueueCounters, ScrapeCounters,
+    BackendCounters, Counter, ListCounter, LoopCounters, NameCounter, PoolCounters, QueueCounters, ScrapeCounters,
 };
 use crate::observe::histograms::StageHistograms;
 use crate::observe::hot_keys::{HotKeysBoard, printable};
@@ -176,6 +176,15 @@ impl Snapshot {
         ];
         for (definition, field) in fields {
             page.samples(definition, each().map(|(index, name)| (labels::pool(name), sum(index, field))))?;
+        }
+        type OfList = fn(&ListCounter) -> &Counter;
+        let lists: [(&Definition, OfList); 2] = [
+            (&catalogue::SERVER_LIST_CHANGES, |list| &list.changes),
+            (&catalogue::SERVER_LIST_FAILURES, |list| &list.failures),
+        ];
+        for (definition, field) in lists {
+            let of_list = |index| Number::Whole(self.sums.of_list(index, field));
+            page.samples(definition, each().map(|(index, name)| (labels::pool(name), of_list(index))))?;
         }
         Ok(())
     }

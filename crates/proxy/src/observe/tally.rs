@@ -5,7 +5,7 @@
 
 use crate::observe::continued::Continued;
 use crate::observe::counters::{
-    AcceptCounters, Counter, LoopCounters, NameCounter, NameCounters, QueueCounters, ScrapeCounters,
+    AcceptCounters, Counter, ListCounter, LoopCounters, NameCounter, NameCounters, QueueCounters, ScrapeCounters,
 };
 use crate::observe::log::queue::LogCounters;
 use std::collections::HashMap;
@@ -37,6 +37,8 @@ pub(crate) struct Tally {
     pub(crate) loops: Vec<Arc<LoopCounters>>,
     pub(crate) accept: Arc<AcceptCounters>,
     pub(crate) resolver: Arc<NameCounters>,
+    /// By pool. The thread that reloads the configuration writes them.
+    pub(crate) lists: Vec<ListCounter>,
     pub(crate) log: Arc<LogCounters>,
     pub(crate) scrapes: Arc<ScrapeCounters>,
 }
@@ -50,6 +52,7 @@ impl Tally {
             loops: (0..loops).map(|_| of_loop()).collect(),
             accept: Arc::default(),
             resolver: Arc::new(NameCounters::new(servers.len())),
+            lists: pools.iter().map(|_| ListCounter::default()).collect(),
             log: Arc::default(),
             scrapes: Arc::default(),
             named,
@@ -73,6 +76,7 @@ impl Tally {
         for &(to, from) in &servers {
             self.resolver.names[to].add(&other.resolver.names[from]);
         }
+        pools.iter().for_each(|&(to, from)| self.lists[to].add(&other.lists[from]));
         let last = self.loops.len() - 1;
         for (index, one) in other.loops.iter().enumerate() {
             // Only the names of queues contain the number of their loop.
@@ -118,6 +122,11 @@ impl Sums {
     /// A counter of a backend's name.
     pub(crate) fn of_name(&self, backend: usize, field: impl Fn(&NameCounter) -> &Counter) -> u64 {
         self.all().map(|tally| field(&tally.resolver.names[backend]).get()).sum()
+    }
+
+    /// A counter of a pool's list of servers.
+    pub(crate) fn of_list(&self, pool: usize, field: impl Fn(&ListCounter) -> &Counter) -> u64 {
+        self.all().map(|tally| field(&tally.lists[pool]).get()).sum()
     }
 
     /// A counter or gauge of one queue of one loop.

@@ -8,14 +8,14 @@ use super::simulated_requests::{Ask, MANY_KEYS, next};
 use super::simulated_scenario::Scenario;
 use proxy::{
     DispatchConfig, Distribution, Failover, Hash, LogFormat, LogLevel, LoggedKeys, MultiGet, PartFailure, Reads,
-    Stamps, Writes,
+    Resolve, Stamps, Writes,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use toml::{Table, Value};
 use wire::{Limits, ParsedRequest, Verb, parse_request};
 
 /// The keys whose values are names. Each value is a policy of its own.
-const NAMED: [(&str, &[&str]); 12] = [
+const NAMED: [(&str, &[&str]); 13] = [
     ("dispatch", DispatchConfig::NAMES),
     ("multi-get", MultiGet::NAMES),
     ("part-failure", PartFailure::NAMES),
@@ -28,6 +28,7 @@ const NAMED: [(&str, &[&str]); 12] = [
     ("pools.writes", Writes::NAMES),
     ("pools.reads", Reads::NAMES),
     ("pools.failover", Failover::NAMES),
+    ("pools.resolve", Resolve::NAMES),
 ];
 /// Tables and lists, whose keys are listed one by one.
 const TABLES: [&str; 11] = [

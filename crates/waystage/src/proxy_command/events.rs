@@ -14,6 +14,8 @@ pub(super) enum Event {
     TakenOver,
     /// SIGHUP, or the configuration file has changed.
     Reload,
+    /// A file of servers has changed, or a host name has other addresses.
+    Servers,
     /// An operator requests a change of a server: `take_change` has it.
     Change,
 }
@@ -34,6 +36,7 @@ struct Waiting {
     end: bool,
     taken_over: bool,
     reload: bool,
+    servers: bool,
     changes: VecDeque<ChangeRequest>,
 }
 
@@ -61,6 +64,7 @@ impl Events {
             Event::End => waiting.end = true,
             Event::TakenOver => waiting.taken_over = true,
             Event::Reload => waiting.reload = true,
+            Event::Servers => waiting.servers = true,
             // It comes with its request: `add_change`.
             Event::Change => {}
         }
@@ -79,6 +83,9 @@ impl Events {
             }
             if std::mem::take(&mut waiting.reload) {
                 return Event::Reload;
+            }
+            if std::mem::take(&mut waiting.servers) {
+                return Event::Servers;
             }
             if !waiting.changes.is_empty() {
                 return Event::Change;

@@ -280,44 +280,11 @@ fn hash() -> impl TypedValueParser<Value = Hash> {
     names.try_map(|name| Hash::named(&name).ok_or("there is no such hash"))
 }
 
-/// A server, with a weight as in twemproxy: `HOST:PORT:WEIGHT`. Without brackets, a host has no colon.
+/// A server, with or without a weight.
 fn server(text: &str) -> Result<ServerConfig, Infallible> {
-    let weighted = || {
-        let (address, weight) = text.rsplit_once(':')?;
-        let (host, port) = address.rsplit_once(':')?;
-        let host = host.strip_prefix("tls:").unwrap_or(host);
-        let is_host = !host.contains(':') && host != "unix" || host.starts_with('[') && host.ends_with(']');
-        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        let weight = weight.parse().ok().filter(|_| is_host && is_number(port) && is_number(weight))?;
-        Some(ServerConfig { weight, ..ServerConfig::new(address) })
-    };
-    Ok(weighted().unwrap_or_else(|| ServerConfig::new(text)))
+    Ok(ServerConfig::weighted(text))
 }
 
 fn hash_tag(text: &str) -> Result<[u8; 2], String> {
     <[u8; 2]>::try_from(text.as_bytes()).map_err(|_| format!("{text:?} is not two characters such as {{}}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_server_may_have_a_weight() {
-        for (text, address, weight) in [
-            ("10.0.0.1:11211:3", "10.0.0.1:11211", 3),
-            ("tls:cache-1:11212:2", "tls:cache-1:11212", 2),
-            ("[::1]:11211:5", "[::1]:11211", 5),
-            ("cache-1:11211", "cache-1:11211", 1),
-            ("tls:cache-1:11211", "tls:cache-1:11211", 1),
-            ("[::1]:11211", "[::1]:11211", 1),
-            ("unix:/tmp/a:1:2", "unix:/tmp/a:1:2", 1),
-            ("::1:11211", "::1:11211", 1),
-            ("a:1:x", "a:1:x", 1),
-            ("a:1:-2", "a:1:-2", 1),
-        ] {
-            let Ok(read) = server(text);
-            assert_eq!((read.address.as_str(), read.weight, read.name), (address, weight, None), "{text}");
-        }
-    }
 }

@@ -3,9 +3,12 @@
 use crate::proxy_command::flags::PoolFlags;
 use crate::proxy_command::invalid;
 use crate::proxy_command::key_route::{KeyRoute, Report};
+use crate::proxy_command::lists::Lists;
+use crate::proxy_command::names::Names;
 use crate::proxy_command::source::Source;
 use clap::Args;
-use proxy::{Config, Router};
+use clock::Clock;
+use proxy::{Config, Lookup, Router};
 use std::ffi::OsString;
 use std::io::{self, BufRead, Read, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -41,7 +44,8 @@ pub(crate) struct RouteArguments {
 /// Prints the servers of the keys.
 pub(crate) fn run(arguments: &RouteArguments) -> Result<ExitCode, String> {
     let source = Source { file: arguments.config.clone(), flags: arguments.pool.settings() };
-    let config = match source.config() {
+    let names = Names::new(Lookup::default(), Clock::monotonic());
+    let config = match source.config(&mut Lists::new(names)) {
         Ok(config) => config,
         Err(line) => return Ok(invalid(&line)),
     };

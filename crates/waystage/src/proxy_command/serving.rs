@@ -2,7 +2,11 @@
 
 use crate::proxy_command::changes::changes;
 use crate::proxy_command::events::{Event, Events};
+use crate::proxy_command::file_watch::FileWatch;
 use crate::proxy_command::first_steps::first_steps;
+use crate::proxy_command::list_watch::ListWatch;
+use crate::proxy_command::lists::{Lists, pools_with_other_servers};
+use crate::proxy_command::names::Names;
 use crate::proxy_command::overrides::{Overrides, shares};
 use crate::proxy_command::source::Source;
 use crate::proxy_command::{discipline_text, fit_into_descriptors, server};
@@ -10,12 +14,12 @@ use crate::ready::announce;
 use crate::service_manager::{ServiceManager, StateReport, sign_interval};
 use clock::Clock;
 use net::Inherited;
-use proxy::{ChangeRequest, ChangedServer, Config, FromManager, ProcessEvent, ProxyFile, Running, Totals, Watchdog};
+use proxy::{
+    ChangeRequest, ChangedServer, Config, Document, FromManager, ProcessEvent, ProxyFile, Running, Totals, Watchdog,
+};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::IsTerminal;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle, sleep};
@@ -26,48 +30,26 @@ const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 /// The interval at which the process checks whether clients of earlier configurations are left.
 const CLIENTS_POLL: Duration = Duration::from_millis(10);
 
-/// Detects changes of the configuration file. Create it before the file is read for the first time: a change that comes between
-/// the reading and the creation would be missed.
+/// The configuration with which the process starts.
 #[derive(Debug)]
-pub(super) struct FileWatch {
-    file: PathBuf,
-    reported: Option<FileVersion>,
-    last: Option<FileVersion>,
-}
-
-/// The inode, length and modification time (seconds, nanoseconds) of a file: one of them differs after a change.
-type FileVersion = (u64, u64, i64, i64);
-
-impl FileWatch {
-    pub(super) fn new(file: PathBuf) -> FileWatch {
-        let version = FileWatch::version(&file);
-        FileWatch { file, reported: version, last: version }
-    }
-
-    /// Returns true once for each change, when two calls in a row have found the same new version: an editor may write the
-    /// file in pieces.
-    fn has_changed(&mut self) -> bool {
-        let now = FileWatch::version(&self.file);
-        let is_stable = now.is_some() && now == self.last;
-        self.last = now;
-        let is_new = is_stable && now != self.reported;
-        if is_new {
-            self.reported = now;
-        }
-        is_new
-    }
-
-    fn version(file: &Path) -> Option<FileVersion> {
-        let metadata = file.metadata().ok()?;
-        Some((metadata.ino(), metadata.len(), metadata.mtime(), metadata.mtime_nsec()))
-    }
+pub(super) struct Given {
+    pub(super) source: Source,
+    pub(super) document: Option<Document>,
+    pub(super) settings: ProxyFile,
+    pub(super) lists: Lists,
+    pub(super) names: Names,
 }
 
 /// The state of the process.
 struct Process {
     source: Source,
+    /// The file of the configuration in force.
+    document: Option<Document>,
     /// The keys of the configuration in force.
     settings: ProxyFile,
+    /// Their servers that come from files and names.
+    lists: Lists,
+    list_watch: ListWatch,
     /// What operators have changed in it.
     overrides: Overrides,
     running: Running,
@@ -79,6 +61,22 @@ struct Process {
     retiring: Vec<JoinHandle<Result<Totals, String>>>,
     /// The requests of those that have ended.
     retired: Retired,
+}
+
+/// The configuration that a reload puts in force.
+struct Wanted {
+    document: Option<Document>,
+    overrides: Overrides,
+    /// Whether it is also reloaded if no key has changed: files that it names may have changed.
+    is_needed: bool,
+}
+
+/// A proxy that a reload has started; none if nothing has changed.
+struct Started {
+    running: Option<Running>,
+    settings: ProxyFile,
+    overrides: Overrides,
+    lists: Lists,
 }
 
 /// What proxies with an earlier configuration have done.
@@ -106,7 +104,7 @@ impl Retired {
 /// Serves until SIGTERM or SIGINT, or until a successor has taken over. SIGHUP reads the configuration again; so does a
 /// changed file, if it is watched.
 pub(super) fn serve(
-    (source, settings): (Source, ProxyFile),
+    given: Given,
     mut config: Config,
     activated: Vec<Inherited>,
     watch: Option<FileWatch>,
@@ -131,15 +129,31 @@ pub(super) fn serve(
         watch_file(watch, events.clone())?;
     }
     announce_state(&running, "ready");
+    let Given { source, document, settings, lists, names } = given;
     if source.file.is_none() && std::io::stdout().is_terminal() {
         first_steps(&running, &source.flags).into_iter().for_each(|line| announce(&line));
     }
     running.log(ProcessEvent::Started { listening: listening(&running) });
     let (retiring, retired) = (Vec::new(), Retired::default());
     let overrides = Overrides::default();
-    let process = Process { source, settings, overrides, running, clock, manager, events, retiring, retired };
+    let list_watch = ListWatch::new(names, events.clone());
+    let mut process = Process {
+        source,
+        document,
+        settings,
+        lists,
+        list_watch,
+        overrides,
+        running,
+        clock,
+        manager,
+        events,
+        retiring,
+        retired,
+    };
     warnings.into_iter().for_each(|line| process.warn(line));
     process.watch_successor()?;
+    process.watch_lists();
     process.report_ready(None);
     process.serve()
 }
@@ -155,6 +169,7 @@ impl Process {
         loop {
             match self.events.next() {
                 Event::Reload => self.reload(),
+                Event::Servers => self.reload_servers(),
                 Event::Change => {
                     if let Some(request) = self.events.take_change() {
                         self.change_server(request);
@@ -196,7 +211,26 @@ impl Process {
 
     /// Reloads the configuration. If it is invalid, logs the error and changes nothing.
     fn reload(&mut self) {
-        if let Err(reason) = self.reload_with(self.overrides.clone()) {
+        self.lists.look_up_again();
+        let outcome = self.source.document().and_then(|document| self.reload_with(&self.wanted(document)));
+        self.log_failure(outcome);
+    }
+
+    /// Reloads the configuration in force with the lists of servers as they are now. Whatever else its file has now is not used: an
+    /// error there must not keep a pool from getting its servers.
+    fn reload_servers(&mut self) {
+        let wanted = Wanted { is_needed: false, ..self.wanted(self.document.clone()) };
+        let outcome = self.reload_with(&wanted);
+        self.log_failure(outcome);
+    }
+
+    /// This configuration, with the changes in force.
+    fn wanted(&self, document: Option<Document>) -> Wanted {
+        Wanted { document, overrides: self.overrides.clone(), is_needed: true }
+    }
+
+    fn log_failure(&self, outcome: Result<(), String>) {
+        if let Err(reason) = outcome {
             self.running.log(ProcessEvent::ReloadFailed { reason });
         }
     }
@@ -211,44 +245,35 @@ impl Process {
     fn changed_with(&mut self, changed: &ChangedServer) -> Result<String, String> {
         let mut overrides = self.overrides.clone();
         // The change remembers what the file has, and not what an earlier change has made of it.
-        let (_, file) = self.source.read()?;
+        let document = self.source.document()?;
+        let (_, file) = self.source.settings(document.as_ref(), &mut self.lists.for_attempt(None), |_| {})?;
         let found = overrides.add(changed, &file)?;
         let before = shares(changed, &self.settings);
-        self.reload_with(overrides)?;
+        self.reload_with(&Wanted { overrides, ..self.wanted(document) })?;
         let has_moved_keys = shares(changed, &self.settings) != before;
         Ok(server::sentence(changed.change, &found, has_moved_keys))
     }
 
-    /// Reloads the configuration with these changes. If it is invalid, it changes nothing.
-    fn reload_with(&mut self, mut overrides: Overrides) -> Result<(), String> {
+    /// Reloads this configuration. If it is invalid, it changes nothing. If only a list of servers is at fault, the pools keep their last
+    /// lists.
+    fn reload_with(&mut self, wanted: &Wanted) -> Result<(), String> {
         self.join_retired();
         self.report(StateReport::Reloading(self.clock.now().0 / 1000));
-        let read = self.source.read_with(|settings| overrides.apply(settings));
-        let outcome = read.and_then(|(mut config, settings)| {
-            fit_into_descriptors(&mut config)?;
-            let new = self.running.reload(config).map_err(|error| error.to_string())?;
-            Ok((new, settings))
+        let outcome = self.start(wanted, None).or_else(|reason| {
+            let last = (!self.lists.is_empty()).then(|| self.start(wanted, Some(reason.clone())));
+            last.and_then(Result::ok).ok_or(reason)
         });
         match outcome {
-            Ok((new, settings)) => {
-                self.overrides = overrides;
-                let mut old = std::mem::replace(&mut self.running, new);
-                let events = self.events.clone();
-                let retire = move || {
-                    old.wait_for_clients(|| events.is_ending());
-                    old.stop().map_err(|error| error.to_string())
-                };
-                match Builder::new().name("retiring".into()).spawn(retire) {
-                    Ok(thread) => self.retiring.push(thread),
-                    Err(error) => self.warn(format!("cannot end the earlier configuration: {error}")),
+            Ok(Started { running, settings, overrides, lists }) => {
+                if let Some(running) = running {
+                    self.replace(running, settings);
+                    (self.document, self.overrides) = (wanted.document.clone(), overrides);
                 }
-                announce_state(&self.running, "reloaded");
-                let changes = changes(&self.settings, &settings);
-                self.running.log(ProcessEvent::Reloaded { listening: listening(&self.running), changes });
-                self.settings = settings;
-                if let Err(line) = self.watch_successor() {
-                    self.warn(line);
-                }
+                lists
+                    .new_failures(&self.lists)
+                    .for_each(|(pool, reason)| self.running.report_list_failure(pool, reason));
+                self.lists = lists;
+                self.watch_lists();
                 self.report_ready(None);
                 Ok(())
             }
@@ -256,6 +281,51 @@ impl Process {
                 self.report_ready(Some(&reason));
                 Err(reason)
             }
+        }
+    }
+
+    /// Starts a proxy with this configuration, unless nothing has changed and none is needed. With a refusal, lists of servers other
+    /// than those in use are refused.
+    fn start(&mut self, wanted: &Wanted, refusal: Option<String>) -> Result<Started, String> {
+        let (mut lists, mut overrides) = (self.lists.for_attempt(refusal), wanted.overrides.clone());
+        let document = wanted.document.as_ref();
+        let (mut config, settings) =
+            self.source.settings(document, &mut lists, |settings| overrides.apply(settings))?;
+        let is_same = !wanted.is_needed && settings == self.settings;
+        let running = (!is_same).then(|| {
+            fit_into_descriptors(&mut config)?;
+            self.running.reload(config).map_err(|error| error.to_string())
+        });
+        Ok(Started { running: running.transpose()?, settings, overrides, lists })
+    }
+
+    /// Lets a new proxy replace the one in force, which ends when its last client has moved.
+    fn replace(&mut self, new: Running, settings: ProxyFile) {
+        let mut old = std::mem::replace(&mut self.running, new);
+        let events = self.events.clone();
+        let retire = move || {
+            old.wait_for_clients(|| events.is_ending());
+            old.stop().map_err(|error| error.to_string())
+        };
+        match Builder::new().name("retiring".into()).spawn(retire) {
+            Ok(thread) => self.retiring.push(thread),
+            Err(error) => self.warn(format!("cannot end the earlier configuration: {error}")),
+        }
+        announce_state(&self.running, "reloaded");
+        let changes = changes(&self.settings, &settings);
+        self.running.log(ProcessEvent::Reloaded { listening: listening(&self.running), changes });
+        pools_with_other_servers(&self.settings, &settings).for_each(|pool| self.running.count_list_change(pool));
+        self.settings = settings;
+        if let Err(line) = self.watch_successor() {
+            self.warn(line);
+        }
+    }
+
+    /// Watches the files and names in force.
+    fn watch_lists(&mut self) {
+        let every = self.running.config().transport.resolve_every;
+        if let Err(line) = self.list_watch.set(&self.lists, every) {
+            self.warn(line);
         }
     }
 
@@ -348,38 +418,4 @@ fn announce_state(running: &Running, what: &str) {
 /// The addresses that clients connect to.
 fn listening(running: &Running) -> Vec<String> {
     running.listening.iter().map(ToString::to_string).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs::{remove_file, write};
-
-    #[test]
-    fn a_change_is_reported_once_when_the_file_has_stopped_changing() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("proxy.toml");
-        write(&file, "a").unwrap();
-        let mut watch = FileWatch::new(file.clone());
-        assert!(!watch.has_changed());
-        write(&file, "ab").unwrap();
-        let pieces = watch.has_changed();
-        write(&file, "abc").unwrap();
-        let next = watch.has_changed();
-        assert_eq!((pieces, next, watch.has_changed(), watch.has_changed()), (false, false, true, false));
-        remove_file(&file).unwrap();
-        assert!(!watch.has_changed() && !watch.has_changed(), "a missing file is not a new configuration");
-        write(&file, "abcd").unwrap();
-        assert_eq!((watch.has_changed(), watch.has_changed()), (false, true));
-    }
-
-    #[test]
-    fn a_change_before_the_first_check_is_reported() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("proxy.toml");
-        write(&file, "a").unwrap();
-        let mut watch = FileWatch::new(file.clone());
-        write(&file, "changed while the proxy started").unwrap();
-        assert_eq!((watch.has_changed(), watch.has_changed()), (false, true));
-    }
 }

@@ -1,6 +1,7 @@
 //! The source of a configuration: a file, arguments that override it, or arguments alone. An error names the flag, or the file,
 //! line and key, that caused it.
 
+use crate::proxy_command::lists::Lists;
 use proxy::{Config, ConfigError, Document, ProxyFile};
 use std::path::PathBuf;
 use toml::{Table, Value};
@@ -14,23 +15,29 @@ pub(crate) struct Source {
 
 impl Source {
     /// The checked configuration.
-    pub(crate) fn config(&self) -> Result<Config, String> {
-        self.read().map(|(config, _)| config)
+    pub(crate) fn config(&self, lists: &mut Lists) -> Result<Config, String> {
+        self.settings(self.document()?.as_ref(), lists, |_| {}).map(|(config, _)| config)
     }
 
-    /// The checked configuration, and the keys that were given for it.
-    pub(crate) fn read(&self) -> Result<(Config, ProxyFile), String> {
-        self.read_with(|_| {})
+    /// The file, as it is now.
+    pub(crate) fn document(&self) -> Result<Option<Document>, String> {
+        self.file.as_deref().map(Document::read).transpose().map_err(|error| error.to_string())
     }
 
-    /// The same after a change of the keys.
-    pub(crate) fn read_with(&self, change: impl FnOnce(&mut ProxyFile)) -> Result<(Config, ProxyFile), String> {
-        let document = self.file.as_deref().map(Document::read).transpose().map_err(|error| error.to_string())?;
-        let written = document.as_ref().map_or(Ok(ProxyFile::default()), Document::settings);
+    /// The checked configuration of this file, and the keys that were given for it, with the servers of files and names. The keys are
+    /// changed before they are checked.
+    pub(crate) fn settings(
+        &self,
+        document: Option<&Document>,
+        lists: &mut Lists,
+        change: impl FnOnce(&mut ProxyFile),
+    ) -> Result<(Config, ProxyFile), String> {
+        let written = document.map_or(Ok(ProxyFile::default()), Document::settings);
         let mut settings = written.map_err(|error| error.to_string())?.overridden_by(self.flags.clone());
+        lists.expand(&mut settings).map_err(|error| self.line(&error, document))?;
         change(&mut settings);
         let checked = settings.clone().config().and_then(|config| config.check().map(|()| config));
-        let config = checked.map_err(|error| self.line(&error, document.as_ref()))?;
+        let config = checked.map_err(|error| self.line(&error, document))?;
         Ok((config, settings))
     }
 
@@ -103,7 +110,7 @@ mod tests {
 
     #[test]
     fn an_error_names_the_flag_that_it_came_from() {
-        let alone = |flags| Source { file: None, flags }.config().unwrap_err();
+        let alone = |flags| Source { file: None, flags }.config(&mut Lists::default()).unwrap_err();
         assert_eq!(alone(flags(3)), "--replicas 3: there are 2 servers; give a number from 1 to 2");
         assert!(alone(ProxyFile::default()).starts_with("there are no servers; give --server"));
         assert_eq!(alone(ProxyFile { loops: Some(0), ..flags(1) }), "--loops 0: give a number from 1 to 250");
@@ -115,7 +122,7 @@ mod tests {
     fn flags_override_the_file_and_an_error_names_the_one_that_counts() {
         let file = file("loops = 0\n[[pools]]\nname = 'p'\nservers = ['x:1']\nhash-tag = '[]'\n");
         let name = file.path().display().to_string();
-        let of = |flags| Source { file: Some(file.path().into()), flags }.config();
+        let of = |flags| Source { file: Some(file.path().into()), flags }.config(&mut Lists::default());
         assert_eq!(of(ProxyFile::default()).unwrap_err(), format!("{name}:1: loops = 0: give a number from 1 to 250"));
         assert_eq!(of(flags(3)).unwrap_err(), "--replicas 3: there are 2 servers; give a number from 1 to 2");
         let config = of(ProxyFile { loops: Some(2), ..flags(2) }).unwrap();

@@ -33,6 +33,13 @@ pub enum ProcessEvent {
         /// What, in one line.
         text: String,
     },
+    /// A list of servers cannot be used. The pool keeps its last one.
+    ServerListFailed {
+        /// The name of the pool.
+        pool: String,
+        /// The reason, with the name of the file or of the host.
+        reason: String,
+    },
     /// Another process has taken over.
     TakenOver,
     /// It stops.
@@ -114,6 +121,10 @@ fn process_line(event: &ProcessEvent) -> Line {
             line(LogLevel::Error, "reload_failed", format!("{reason}; the configuration stays as it was"))
         }
         ProcessEvent::Warning { text } => line(LogLevel::Warn, "warning", text.clone()),
+        ProcessEvent::ServerListFailed { pool, reason } => Line {
+            fields: vec![("pool", pool.clone().into())],
+            ..line(LogLevel::Warn, "server_list_failed", format!("pool {pool} keeps its servers, because of {reason}"))
+        },
         ProcessEvent::TakenOver => line(
             LogLevel::Info,
             "taken_over",

@@ -1,0 +1,197 @@
+"""The servers of a pool follow a file, or the addresses of a host name, while clients lose no request."""
+
+import os
+import signal
+import subprocess
+import threading
+from contextlib import ExitStack, contextmanager
+
+import pytest
+from programs import WAYSTAGE, connect, free_ports, need
+from proxies import Lines, ask, until
+
+PROXY = """
+listen = "127.0.0.1:{port}"
+metrics = "127.0.0.1:{metrics}"
+loops = 2
+[[pools]]
+name = "main"
+servers-file = "{file}"
+"""
+
+
+@contextmanager
+def memcached(*addresses):
+    """Start a memcached on each address."""
+    need("memcached", instead="lists.rs tests the lists without servers")
+    with ExitStack() as stack:
+        for address in addresses:
+            host, port = address.split(":")
+            command = ["memcached", "-u", "root", "-U", "0", "-l", host, "-p", port]
+            process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+        yield
+
+
+@contextmanager
+def proxy(file, port, command=()):
+    """Start a proxy; yields its process and its log."""
+    process = subprocess.Popen(
+        [*command, str(WAYSTAGE), "proxy", "--config", str(file)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        connect(port).close()
+        yield process, Lines(process.stderr)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=20) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+def write(path, text):
+    new = path.with_suffix(".new")
+    new.write_text(text)
+    os.replace(new, path)
+
+
+def metric(port, name):
+    """The value of a metric with the pool `main`."""
+    with connect(port) as stream:
+        stream.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        page = stream.makefile("rb").read().decode()
+    return next(
+        int(line.split()[1]) for line in page.splitlines() if line.startswith(f'{name}{{pool="main"}}')
+    )
+
+
+def servers_of(port):
+    """The servers of the proxy, in their order."""
+    with connect(port) as stream:
+        stream.sendall(b"stats backends\r\n")
+        text = b""
+        while not text.endswith(b"END\r\n"):
+            text += stream.recv(65536)
+    lines = [line.split()[1] for line in text.decode().splitlines() if line.startswith("STAT")]
+    return [line.removesuffix(":requests") for line in lines if line.endswith(":requests")]
+
+
+def test_a_changed_file_changes_the_servers_without_lost_requests(tmp_path):
+    port, metrics, *ports = free_ports(5)
+    addresses = [f"127.0.0.1:{number}" for number in ports]
+    listed, file = tmp_path / "servers", tmp_path / "proxy.toml"
+    write(listed, f"# two servers\n{addresses[0]}\n{addresses[1]}:2\n")
+    file.write_text(PROXY.format(port=port, metrics=metrics, file=listed))
+    with memcached(*addresses), proxy(file, port) as (_, log):
+        for number in ports:
+            connect(number).close()
+        is_over, failed, asked = threading.Event(), [], []
+
+        def client(number):
+            with connect(port) as stream:
+                while not is_over.is_set():
+                    key = b"k%d-%d" % (number, len(asked) % 50)
+                    ask(stream, b"set %s 0 0 1\r\nx\r\n" % key, b"STORED\r\n")
+                    asked.append(key)
+
+        def checked(number):
+            try:
+                client(number)
+            except BaseException as error:
+                failed.append(error)
+
+        clients = [threading.Thread(target=checked, args=(number,)) for number in range(4)]
+        for thread in clients:
+            thread.start()
+        try:
+            # Mistakes in the configuration file do not keep the pool from its servers.
+            file.write_text("this is no configuration")
+            for turn, wanted in enumerate((addresses, addresses[1:], addresses[:1])):
+                write(listed, "".join(f"{address}\n" for address in wanted))
+                log.wait_for("reloaded the configuration")
+                until("other servers", lambda wanted=wanted: servers_of(port) == list(wanted))
+                until(
+                    "a change is counted",
+                    lambda turn=turn: metric(metrics, "waystage_server_list_changes_total") == turn + 1,
+                )
+        finally:
+            is_over.set()
+            for thread in clients:
+                thread.join()
+        assert not failed and asked
+        assert metric(metrics, "waystage_server_list_failures_total") == 0
+
+
+BAD = {
+    "cut off": ("127.0.0.1:11", "no line end"),
+    "empty": ("", "there are no servers in it"),
+    "garbage": ("\x00\x01{]\n", "line 1"),
+    "a thousand": ("".join(f"10.0.{n // 250}.{n % 250}:1\n" for n in range(1000)), "more than 250 servers"),
+    "too few": ("127.0.0.1:1\n", "replicas"),
+}
+
+
+def test_a_file_that_cannot_be_used_is_one_line_and_changes_nothing(tmp_path):
+    port, metrics, *ports = free_ports(4)
+    addresses = [f"127.0.0.1:{number}" for number in ports]
+    listed, file = tmp_path / "servers", tmp_path / "proxy.toml"
+    good = "".join(f"{address}\n" for address in addresses)
+    write(listed, good)
+    file.write_text(PROXY.format(port=port, metrics=metrics, file=listed) + "replicas = 2\n")
+    with memcached(*addresses), proxy(file, port) as (process, log):
+        for count, (text, expected) in enumerate(BAD.values(), 1):
+            write(listed, text)
+            line = log.wait_for("pool main keeps its servers")
+            assert expected in line, line
+            assert servers_of(port) == addresses
+            assert metric(metrics, "waystage_server_list_failures_total") == count
+        listed.unlink()
+        assert "No such file" in log.wait_for("pool main keeps its servers")
+        # A reload of the configuration keeps the servers, too, and does not log the same problem again.
+        file.write_text(file.read_text() + "failures = 5\n")
+        process.send_signal(signal.SIGHUP)
+        log.wait_for("pools.0.failures = 5 was added")
+        assert servers_of(port) == addresses
+        assert metric(metrics, "waystage_server_list_failures_total") == len(BAD) + 1
+        write(listed, "".join(f"{address}\n" for address in reversed(addresses)))
+        log.wait_for("reloaded the configuration")
+        until("other servers", lambda: servers_of(port) == addresses[::-1])
+        listed.unlink()
+        listed.symlink_to("/dev/full")
+        assert "not a file" in log.wait_for("pool main keeps its servers")
+        assert servers_of(port) == addresses[::-1]
+
+
+def test_a_name_is_one_server_at_each_address(tmp_path):
+    """The proxy runs with a file of host names of its own, in a mount namespace."""
+    hosts = tmp_path / "hosts"
+    hosts.write_text("127.0.0.1 localhost\n127.0.0.3 cache.test\n127.0.0.2 cache.test\n")
+    inside = ["unshare", "-m", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"', str(hosts)]
+    if subprocess.run([*inside, "true"], check=False, capture_output=True).returncode != 0:
+        pytest.skip("no mount namespace here; lists.rs tests the names without one")
+    port, metrics, server = free_ports(3)
+    file = tmp_path / "proxy.toml"
+    configuration = f'resolve-every = "1s"\nlisten = "127.0.0.1:{port}"\nmetrics = "127.0.0.1:{metrics}"\n'
+    pool = f'[[pools]]\nname = "main"\nservers = ["cache.test:{server}"]\nresolve = "all"\n'
+    file.write_text(configuration + pool)
+    with memcached(*(f"127.0.0.{number}:{server}" for number in (2, 3, 4))):
+        with proxy(file, port, inside) as (_, log):
+            assert servers_of(port) == [f"127.0.0.2:{server}", f"127.0.0.3:{server}"]
+            hosts.write_text("127.0.0.1 localhost\n127.0.0.4 cache.test\n")
+            log.wait_for("reloaded the configuration")
+            until("other servers", lambda: servers_of(port) == [f"127.0.0.4:{server}"])
+            assert metric(metrics, "waystage_server_list_changes_total") == 1
+            hosts.write_text("127.0.0.1 localhost\n")
+            assert "cannot be resolved" in log.wait_for("pool main keeps its servers")
+            assert servers_of(port) == [f"127.0.0.4:{server}"]
+        refused = subprocess.run(
+            [*inside, str(WAYSTAGE), "proxy", "--config", str(file)],
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        assert refused.returncode == 2 and "cannot be resolved" in refused.stderr, refused.stderr
