@@ -21,7 +21,7 @@ from waylab.spec import CALIBRATION, Study, calibration_spec, toml_text
 # share, or if it differs by at most the first one: a mean of few trials is not known better than its interval.
 WITHIN, WITHIN_INTERVAL = 0.03, 0.1
 _ATTEMPTS = 5
-# A wider interval than this to either side is narrowed by more trials, until there are as many.
+# More trials run while the half-width of the interval is larger than this, up to this number of trials.
 _PRECISION, _TRIALS = 0.03, 20
 
 
