@@ -1,4 +1,4 @@
-"""`manifest.json`: the files that a trial left, with their hashes. Whatever changes later shows."""
+"""`manifest.json`: the files that a trial left, with their hashes, so that later changes are detected."""
 
 import hashlib
 from pathlib import Path

@@ -25,7 +25,7 @@ LAG_1_MAX = 0.5
 EFFECTIVE_MIN = 10.0
 # The lag-1 correlation that is still plausible lies so many standard errors above its estimate: one-sided, 5 %.
 _PLAUSIBLE = 1.645
-# A series that is long enough leaves about this many effective values; for telling how long it should have been.
+# A series is long enough with about this many effective values. Messages about shorter ones name the length needed.
 _EFFECTIVE_WANTED = 30.0
 
 

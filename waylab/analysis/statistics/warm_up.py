@@ -56,7 +56,7 @@ def mser(values: ArrayLike, batch: int | None = None) -> WarmUp:
     errors = standard_errors(means)
     half = count // 2
     considered = errors[: half + 1]
-    # Equal but for rounding counts as equal: the earliest cut wins.
+    # Values that differ only by rounding count as equal; the earliest cut is used.
     cut = int(np.flatnonzero(considered <= considered.min() * (1 + 1e-9) + 1e-300)[0])
     steady = cut < half
     return WarmUp(series.size, cut * size if steady else 0, size, steady, None)

@@ -41,7 +41,7 @@ _EDGES = 0.05
 _READ = (paths.TRIAL, paths.LOAD, paths.PROCESSES, paths.MACHINE, paths.HOSTS)
 # The duration of a trial and the difference of its clocks are read one after the other, on a busy machine far apart.
 _CLOCK_S = 2.0
-# The servers of the systems that the lab knows, by what the specification wants; auto takes memcached if it is there.
+# The servers that each value of the specification allows; auto uses memcached if it is installed.
 _SERVERS = {
     "auto": ("memcached", "embedded"),
     "memcached": ("memcached",),

@@ -16,7 +16,7 @@ from waylab.runfolder.run import PlannedTrial
 
 # Relative tolerances: of CPU time that is rounded to clock ticks, and of values that a histogram rounds.
 _ROUNDED, _BUCKETS = 0.01, 0.01
-# From so many requests in a second, every load generator writes their 99th percentile.
+# With at least this number of requests in a second, every load generator writes their 99th percentile.
 _P99_REQUESTS = 1000
 _SECOND_NS = 1_000_000_000
 _COUNTED = ("hits", "misses", "sent_bytes", "received_bytes")

@@ -24,7 +24,7 @@ WITHIN, WITHIN_INTERVAL = 0.03, 0.1
 _ATTEMPTS = 5
 # If no run agrees: the throughput of a core, over all of them, must be known this well.
 _RUNS_WITHIN = 0.2
-# A wider interval than this to either side is narrowed by more trials, until there are as many.
+# More trials run while the half-width of the interval is larger than this, up to this number of trials.
 _PRECISION, _TRIALS = 0.03, 20
 
 

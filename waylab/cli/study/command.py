@@ -24,7 +24,7 @@ from waylab.testbed import Machine, check_requirements
 
 _SPECS = "specs"
 _NOT_CALIBRATED = "The calibration is not measured yet: the hosts have the cores of the study's file."
-# The run that is missing of each experiment, with the file of its specification.
+# For each experiment, the file of its specification and the run that is still missing.
 _Added = dict[str, tuple[Path, StudyRun] | None]
 
 

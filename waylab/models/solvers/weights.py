@@ -103,7 +103,7 @@ def rates_beside_open(rates: Array, load: float) -> Array:
     count = np.arange(different + 1)
     log_load = np.log(load)
     weights = np.empty(different + 1)
-    # Up to the last different rate term by term; the rest is that many requests and a geometric number more.
+    # Terms up to the last different rate are summed one by one; the number of requests beyond it is geometric.
     tail = capacity[-1] - np.log(left / rates[-1])
     powers = _log_choose(different, count) + (different - count) * log_load
     for present in count:
