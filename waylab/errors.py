@@ -10,3 +10,7 @@ class LabError(Exception):
     def __str__(self) -> str:
         """Fold the message into one line."""
         return " ".join(" ".join(str(part) for part in self.args).split())
+
+    def _render_traceback_(self) -> list[str]:
+        """Return what a notebook shows, which looks for a method of this name: the line without a traceback."""
+        return [f"waylab: {self}"]

@@ -4,7 +4,6 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from waylab import __version__
 from waylab.analysis.across.answer.facts import answer, facts, families
 from waylab.analysis.across.answer.headline import headline
 from waylab.analysis.across.answer.published import published_results
@@ -24,6 +23,7 @@ from waylab.runfolder import paths
 from waylab.runfolder.analysis import Analysis
 from waylab.runfolder.files import read, read_run, read_stopping, write
 from waylab.runfolder.results import check_seal, seal
+from waylab.version import __version__
 
 
 def analyse(directory: Path) -> Analysis:

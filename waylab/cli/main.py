@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Never, TypeVar
 
-from waylab import __version__
 from waylab.cli.fit.arguments import add_fit_commands
 from waylab.cli.interrupt import Interrupt
 from waylab.cli.later import later
@@ -17,6 +16,7 @@ from waylab.cli.validate.arguments import add_validate_command
 from waylab.errors import LabError
 from waylab.run import InterruptedRunError
 from waylab.spec import FULL, QUICK, SCALES
+from waylab.version import __version__
 
 N = TypeVar("N", int, float)
 

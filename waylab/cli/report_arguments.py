@@ -1,4 +1,4 @@
-"""Arguments of the commands on finished runs: report, stages, compare, campaign."""
+"""Arguments of the commands on finished runs: report, stages, compare, campaign, export."""
 
 from pathlib import Path
 from typing import Any
@@ -83,3 +83,19 @@ def add_report_commands(parts: Any) -> None:
     )
     campaign.add_argument("--title", default="Campaign", help="heading of the page [Campaign]")
     campaign.set_defaults(command=later(_COMMANDS, "campaign"))
+
+    export = parts.add_parser(
+        "export",
+        help="write the numbers of a run as CSV or Parquet files",
+        description="Writes a file for each data frame of docs/notebooks.md: trials, configurations, stages, "
+        "percentiles, seconds. Files of an earlier export are replaced.",
+    )
+    export.add_argument("run", type=Path, metavar="RUN", help="a run folder, for example results/TIME-NAME")
+    export.add_argument(
+        "--to", choices=("csv", "parquet"), required=True, help="format; Parquet needs the package pyarrow"
+    )
+    export.add_argument("--output", type=Path, metavar="DIR", help="folder of the files [RUN/export]")
+    export.add_argument(
+        "--records", action="store_true", help="also write the records of single requests, which can be large"
+    )
+    export.set_defaults(command=later("waylab.cli.export", "export"))

@@ -1,5 +1,6 @@
 """What every model of runs offers: `fit(observations)`, then `predict(settings)` or the reason for refusing."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -16,6 +17,7 @@ __all__ = [
     "RefusedFitError",
     "RunModel",
     "domain_of_runs",
+    "parameter_interval",
     "unidentifiable",
 ]
 
@@ -106,6 +108,16 @@ def unidentifiable(domain: Domain, settings: ModelSettings) -> str:
         f"{', '.join(constant)} had one level in all trials, so that its effect cannot be identified; "
         f"measure a second level of {constant[0]}"
     )
+
+
+# Half the width of a 90 % interval of a normal variable, in standard deviations; and the widest that is shown.
+_HALF, _SPREAD_MAX = 1.645, 20.0
+
+
+def parameter_interval(value: float, log_spread: float) -> tuple[float, float]:
+    """Return the ends of the 90 % interval of a parameter, from the standard deviation of its logarithm."""
+    factor = math.exp(_HALF * min(log_spread, _SPREAD_MAX))
+    return value / factor, value * factor
 
 
 class FittedModel(Protocol):

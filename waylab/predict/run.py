@@ -6,7 +6,6 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from waylab import __version__
 from waylab.analysis import read_analysis
 from waylab.fit import NotApplicableError
 from waylab.models import UnstableError
@@ -18,6 +17,7 @@ from waylab.runfolder.analysis import Configuration
 from waylab.runfolder.files import read, read_run, write
 from waylab.runfolder.prediction import ErrorSummary, MetricValues, ModelSummary, Prediction, Predictions
 from waylab.runfolder.results import check_seal, seal
+from waylab.version import __version__
 
 CALIBRATION, HELD_OUT = "calibration", "held-out"
 DESCRIPTION = "description: the model was fitted to this configuration"

@@ -50,10 +50,8 @@ def draw(content: Content) -> list[Figure]:
 
 def _save(figure: Figure, target: Path) -> None:
     """Write a figure as SVG and PNG, and once more for each further operation that the page can choose."""
-    specification = figure.chart.properties(
-        width=style.WIDTH, height=figure.height, title=figure.title
-    ).to_dict()
-    specification["config"] = style.config("#222222")
+    specification = figure.titled.to_dict()
+    specification["config"] = style.config(style.ON_WHITE)
     for suffix, chosen in {"": "", **figure.further}.items():
         name = f"{figure.name}-{suffix}" if suffix else figure.name
         for parameter in specification.get("params", []):

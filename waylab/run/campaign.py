@@ -18,7 +18,6 @@ from typing import IO
 
 from msgspec import convert
 
-from waylab import __version__
 from waylab.errors import LabError
 from waylab.plan import Plan, Trial, make_plan, trial_as_dict
 from waylab.run.environment import environment
@@ -41,6 +40,7 @@ from waylab.testbed import (
     programs_of,
     used_hosts,
 )
+from waylab.version import __version__
 
 # After this number of failures in a row the system is broken, and more trials would waste time.
 _FAILURES_IN_A_ROW = 3

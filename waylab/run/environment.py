@@ -11,11 +11,11 @@ from pathlib import Path
 
 import psutil
 
-from waylab import __version__
 from waylab.runfolder import paths
 from waylab.runfolder.environment import Environment, Program, Source
 from waylab.runfolder.trial import MachineState
 from waylab.testbed import Programs
+from waylab.version import __version__
 
 _PACKAGES = ["numpy", "scipy", "altair", "vl-convert-python", "hdrhistogram", "psutil", "pyroute2", "rich"]
 

@@ -13,8 +13,14 @@ Samples = dict[str, dict[str, NDArray[np.int64]]]
 def window_rows(records: Records, window_ns: tuple[int, int]) -> NDArray[np.void]:
     """Return the requests (not legs) whose first and last stamps lie within the window."""
     rows = records.parents
+    return rows[in_window(records, rows, window_ns)]
+
+
+def in_window(records: Records, rows: NDArray[np.void], window_ns: tuple[int, int]) -> NDArray[np.bool_]:
+    """Return for each row whether its first and last stamps lie within the window."""
     first, last = records.stamps[0], records.stamps[-1]
-    return rows[(rows[first] >= window_ns[0]) & (rows[last] <= window_ns[1])]
+    inside: NDArray[np.bool_] = (rows[first] >= window_ns[0]) & (rows[last] <= window_ns[1])
+    return inside
 
 
 def stage_samples(records: Records, window_ns: tuple[int, int]) -> Samples:

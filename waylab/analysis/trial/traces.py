@@ -17,11 +17,12 @@ def trace(seconds: list[LoadSecond], within: WithinTrial) -> Trace | None:
         measured_from=measured[0],
         settled_from=measured[0] + warm_up.cut_s if warm_up and warm_up.steady else None,
         steady=warm_up.steady if warm_up else None,
-        seconds=[_second(second) for second in seconds if second.second <= measured[-1]],
+        seconds=[trace_second(second) for second in seconds if second.second <= measured[-1]],
     )
 
 
-def _second(second: LoadSecond) -> TraceSecond:
+def trace_second(second: LoadSecond) -> TraceSecond:
+    """Return the numbers of one second; no response time without a reply."""
     read = second.hits + second.misses
     return TraceSecond(
         second=second.second,

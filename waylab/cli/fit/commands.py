@@ -14,7 +14,7 @@ from rich.table import Table
 
 from waylab.cli.patience import Patience
 from waylab.errors import LabError
-from waylab.fit.interface import Estimate, ModelPrediction
+from waylab.fit.interface import Estimate, ModelPrediction, parameter_interval
 from waylab.fit.observations import (
     TrialObservation,
     base_settings,
@@ -207,8 +207,8 @@ def _parameter(name: str, value: float) -> str:
 def _around(name: str, value: float, spread: float | None) -> str:
     if spread is None:
         return ""
-    factor = math.exp(1.645 * min(spread, 20.0))
-    return f"{_parameter(name, value / factor)} to {_parameter(name, value * factor)}"
+    low, high = parameter_interval(value, spread)
+    return f"{_parameter(name, low)} to {_parameter(name, high)}"
 
 
 def interval_text(one: Estimate, text: Any) -> str:

@@ -205,8 +205,12 @@ def field_of(name: str) -> str | None:
     return _FIELD_OF.get(name.strip())
 
 
-def changed_settings(base: ModelSettings, changes: Mapping[str, str]) -> ModelSettings:
+def changed_settings(
+    base: ModelSettings, changes: Mapping[str, str], option: str = "--set "
+) -> ModelSettings:
     """Settings with `name=value` changes as a user writes them; `replicas=full` means one on each server.
+
+    `option` stands before the name of a setting in errors.
 
     Raises:
         LabError: for an unknown name, a value that is none, or a combination that cannot exist.
@@ -219,28 +223,28 @@ def changed_settings(base: ModelSettings, changes: Mapping[str, str]) -> ModelSe
             known = sorted(names[0] for names in _NAMES.values())
             near = difflib.get_close_matches(name, known, n=1)
             raise LabError(
-                f"--set {name}: models do not know this setting; "
+                f"{option}{name}: models do not know this setting; "
                 + (f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}")
             )
         if field == "replicas" and text in ("full", "half"):
             replicas = text
             continue
-        values[field] = _value(name, field, text.strip())
+        values[field] = _value(option + name, field, text.strip())
     found = replace(base, **values)
     if replicas:
         found = replace(found, replicas=_replicas(replicas, found.servers))
     for field in values:
         if field in _COUNTS and not getattr(base, field):
             raise LabError(
-                f"--set {field}: the measured system has none, so that models cannot know its effect"
+                f"{option}{field}: the measured system has none, so that models cannot know its effect"
             )
     if found.in_flight > _IN_FLIGHT_MAX:
         raise LabError(
-            f"--set: {found.clients} clients with a pipeline of {found.pipeline} have {found.in_flight} requests in "
+            f"{option}: {found.clients} clients with a pipeline of {found.pipeline} have {found.in_flight} requests in "
             f"flight; models solve at most {_IN_FLIGHT_MAX}"
         )
     if found.servers and found.replicas > found.servers:
-        raise LabError(f"--set replicas={found.replicas}: there are only {found.servers} servers")
+        raise LabError(f"{option}replicas={found.replicas}: there are only {found.servers} servers")
     return found
 
 
@@ -276,7 +280,7 @@ def _value(name: str, field: str, text: str) -> float | int:
             "value_bytes": "4k",
             "rate_per_s": "20k",
         }.get(field, f"a number from 1 to {_CLIENTS_MAX if field == 'clients' else _COUNT_MAX}")
-        raise LabError(f"--set {name}: {text[:40]!r} is not a value; give {example}") from None
+        raise LabError(f"{name}: {text[:40]!r} is not a value; give {example}") from None
     return count
 
 

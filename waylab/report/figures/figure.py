@@ -29,6 +29,11 @@ class Figure:
     # Further drawings for files, which have no list to choose from: suffix of the name, and what is chosen.
     further: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def titled(self) -> AnyChart:
+        """The chart with its title and size."""
+        return self.chart.properties(width=style.WIDTH, height=self.height, title=self.title)
+
     def __post_init__(self) -> None:
         """Make the name safe for files, elements and expressions, because names of factors are part of it."""
         object.__setattr__(self, "name", re.sub(r"[^A-Za-z0-9.-]+", "-", self.name))

@@ -13,6 +13,10 @@ WIDTH = 640
 HEIGHT = 340
 
 
+ON_WHITE = "#222222"
+"""The colour of text in files and notebooks, which have a white background."""
+
+
 def config(text: str) -> dict[str, Any]:
     """Return the configuration of a figure; `currentColor` follows the page, a real colour is for files."""
     axis: dict[str, object] = {
@@ -75,3 +79,9 @@ def dash(domain: list[str]) -> alt.Scale:
 def shape(domain: list[str]) -> alt.Scale:
     """Scale of marks for named things."""
     return alt.Scale(domain=domain, range=[SHAPES[i % len(SHAPES)] for i in range(len(domain))])
+
+
+def chart_config() -> dict[str, Any]:
+    """Return the configuration for a chart of Altair itself, which knows fewer keys than Vega-Lite does."""
+    found = config(ON_WHITE)
+    return {**found, "legend": {key: value for key, value in found["legend"].items() if key != "layout"}}

@@ -13,7 +13,6 @@ from pathlib import Path
 from msgspec import to_builtins
 from msgspec.structs import asdict, replace
 
-from waylab import __version__
 from waylab.analysis.across.contrasts.model import as_family, metric_model
 from waylab.analysis.across.contrasts.survivors import why_not_no_worse
 from waylab.analysis.across.contrasts.verdicts import NO_WORSE, UNDECIDED, WORSE, verdict, verdict_sentence
@@ -31,6 +30,7 @@ from waylab.runfolder.manifest import hash_of
 from waylab.runfolder.numbers import Ratio
 from waylab.runfolder.run import Run
 from waylab.runfolder.trial_numbers import AnalysedTrial
+from waylab.version import __version__
 
 METRICS = ("throughput_per_s", "response_mean_ns", "cpu_per_request_ns.total")
 MARGIN = 0.05
