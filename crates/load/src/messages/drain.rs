@@ -225,7 +225,7 @@ fn empty(
             }
             Answer::InDoubt(_) => {
                 ledger.availability.failed();
-                ledger.record_pop_in_doubt(request.queue.unwrap_or_default(), request.receiver, AT_ONCE);
+                ledger.record_drain_in_doubt(request.queue.unwrap_or_default(), request.receiver, AT_ONCE);
                 thread::sleep(PAUSE);
                 if go_on(0) {
                     continue;

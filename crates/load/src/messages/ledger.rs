@@ -23,6 +23,8 @@ pub(crate) struct Ledger {
     receivers: Vec<Mutex<HashMap<(u32, u32), u32>>>,
     /// For each queue and receiver, how many messages may have been removed by pops whose response was lost.
     pops_in_doubt: Mutex<BTreeMap<(u32, u32), u64>>,
+    /// The same for the pops after the window, each of which requests many messages.
+    drain_in_doubt: Mutex<BTreeMap<(u32, u32), u64>>,
     /// The leases in each queue; their mutex is taken after that of a sender.
     pub(super) leases: Vec<Mutex<QueueLeases>>,
     pub(super) rules: LeaseRules,
@@ -105,6 +107,7 @@ impl Ledger {
             senders: (0..=clients).map(|_| Mutex::default()).collect(),
             receivers: (0..=clients).map(|_| Mutex::default()).collect(),
             pops_in_doubt: Mutex::default(),
+            drain_in_doubt: Mutex::default(),
             leases: (0..queues).map(|_| Mutex::default()).collect(),
             rules,
             is_leasing,
@@ -139,10 +142,19 @@ impl Ledger {
         }
     }
 
-    /// Records that a pop may have removed up to this many messages.
-    pub(crate) fn record_pop_in_doubt(&self, queue: u32, receiver: u32, messages: u64) {
+    /// Records that a pop may have removed a message.
+    pub(crate) fn record_pop_in_doubt(&self, queue: u32, receiver: u32) {
+        self.record_in_doubt(&self.pops_in_doubt, queue, receiver, 1);
+    }
+
+    /// Records that a pop after the window may have removed up to this many messages.
+    pub(crate) fn record_drain_in_doubt(&self, queue: u32, receiver: u32, messages: u64) {
+        self.record_in_doubt(&self.drain_in_doubt, queue, receiver, messages);
+    }
+
+    fn record_in_doubt(&self, pops: &Mutex<BTreeMap<(u32, u32), u64>>, queue: u32, receiver: u32, messages: u64) {
         add(&self.counts.pops_in_doubt);
-        *locked(&self.pops_in_doubt).entry((queue, receiver)).or_default() += messages;
+        *locked(pops).entry((queue, receiver)).or_default() += messages;
         self.with_leases(queue, QueueLeases::pop_in_doubt);
     }
 
@@ -220,8 +232,9 @@ impl Ledger {
         self.senders.iter().map(of).sum::<usize>() as u64
     }
 
-    /// Compares the messages that were not received with the pops that may have removed them.
-    pub(crate) fn remainder(&self) -> Remainder {
+    /// Compares the messages that were not received with the pops that may have removed them. The pops of a drain that was
+    /// cut short explain nothing: it had not come to most of the messages.
+    pub(crate) fn remainder(&self, is_drained: bool) -> Remainder {
         let mut remainder = Remainder::default();
         let mut left: BTreeMap<u32, BTreeMap<u32, u64>> = BTreeMap::new();
         for (number, sender) in (0..).zip(&self.senders) {
@@ -239,7 +252,12 @@ impl Ledger {
                 }
             }
         }
-        let pops = locked(&self.pops_in_doubt);
+        let mut pops = locked(&self.pops_in_doubt).clone();
+        if is_drained {
+            for (key, messages) in locked(&self.drain_in_doubt).iter() {
+                *pops.entry(*key).or_default() += messages;
+            }
+        }
         for (queue, by_receiver) in left {
             // A message for one receiver can only have been removed by a pop of that receiver. Its remaining pops may
             // have removed messages for any receiver.

@@ -57,7 +57,7 @@ impl MessagesSummary {
             let (queue_prefix, order_promised) = (context.prefix.clone(), context.is_order_promised());
             return MessagesSummary { queue_prefix, order_promised, ..MessagesSummary::default() };
         };
-        let remainder = ledger.remainder();
+        let remainder = ledger.remainder(is_complete);
         let unread = if is_complete { 0 } else { remainder.lost };
         MessagesSummary {
             queue_prefix: context.prefix.clone(),

@@ -84,7 +84,7 @@ impl Conversation<'_> {
                 }
                 MessageRequest::Send { label, .. } => ledger.refuse(label.sender, label.queue, label.number),
                 MessageRequest::Pop { queue } | MessageRequest::PopFrom { queue, .. } if is_in_doubt => {
-                    ledger.record_pop_in_doubt(*queue, number, 1)
+                    ledger.record_pop_in_doubt(*queue, number)
                 }
                 MessageRequest::Receive { queue } if is_in_doubt => ledger.record_receive_in_doubt(*queue, number, at),
                 _ => {}

@@ -114,7 +114,7 @@ fn errors_of_other_programs_leave_doubt() {
                 .error
                 .is_some()
         );
-        assert_eq!(ledger.remainder().sends_in_doubt, doubtful, "{status} {body}");
+        assert_eq!(ledger.remainder(true).sends_in_doubt, doubtful, "{status} {body}");
     }
     assert_eq!(ledger.outstanding(), 0);
 }
