@@ -212,7 +212,9 @@ fn next_keys(unread: &[u8], bytes_max: usize, must_not_wait: bool) -> Option<Key
         let line = &first[..end];
         return Some(Keys::new(line.strip_suffix(b"\r").unwrap_or(line)));
     }
-    if first.len() < bytes_max && !must_not_wait {
+    // Spaces alone are taken at once, however many there are.
+    let is_blank = spaces > 0 && first.is_empty();
+    if first.len() < bytes_max && !must_not_wait && !is_blank {
         return None;
     }
     // The last key may go on.
