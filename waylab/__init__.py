@@ -5,6 +5,7 @@ In a notebook, `waylab.open("results/...")` gives a finished run as data frames 
 
 from __future__ import annotations
 
+import re
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,11 +34,15 @@ def open(path: str | PathLike[str]) -> OpenedRun:
 def runs(folder: str | PathLike[str] = "results", name: str = "") -> list[Path]:
     """Return the run folders in a folder, the oldest first; only those of the experiment `name`, if it is given.
 
+    A run folder is named after its start and its experiment; a renamed one is not found.
+
     Raises:
         LabError: if there is none.
     """
-    # A run folder is named after its start and its experiment.
-    found = sorted(path.parent for path in Path(folder).glob(f"*-{name or '*'}/run.json"))
+    wanted = re.compile(rf"\d{{8}}T\d{{6}}Z-{re.escape(name) if name else '.+'}")
+    found = [
+        path.parent for path in sorted(Path(folder).glob("*/run.json")) if wanted.fullmatch(path.parent.name)
+    ]
     if not found:
         raise LabError(f"{folder}: has no run folder{f' of the experiment {name}' if name else ''}")
     return found

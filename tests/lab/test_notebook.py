@@ -4,13 +4,22 @@ import sys
 
 import numpy as np
 import pytest
+from conftest import SPEC
+from made import made_spec
+from msgspec.structs import replace
+from synthetic import Truth, write_trial
 
 import waylab
 from waylab.analysis import analyse, read_analysis
 from waylab.cli import main
-from waylab.notebook.columns import column_of
+from waylab.notebook import ComparedRuns, export_run
+from waylab.notebook.columns import FactorColumns, column_of
+from waylab.predict import predict
 from waylab.records import read_records
+from waylab.run import create_run
+from waylab.runfolder.comparison import RunComparison
 from waylab.runfolder.files import read_run
+from waylab.runfolder.run import FactorLevel, FactorLevels
 
 
 @pytest.fixture(scope="module")
@@ -84,17 +93,144 @@ def test_every_figure_of_the_report_is_a_valid_chart(opened):
 def test_a_run_shows_its_answer_as_text_and_html(opened):
     text, html = repr(opened), opened._repr_html_()
     assert "12 of 12 trials used" in text and "Is the lab right?" in text
-    assert opened.answer[0] in text and "<code>throughput</code>" in html
+    assert opened.answer[0] in text and "Figures: " in html and "throughput" in html
     assert "<script" not in html
 
 
-def test_names_of_experiments_cannot_become_html(empty_run):
-    path = empty_run / "run.json"
-    path.write_text(path.read_text().replace("Is the lab right?", "<script>x</script>?"))
+HOSTILE = """
+[factors]
+clients = [4, 16]
+[factors.NAME]
+"=1+1" = { "proxy.workers" = 1 }
+"<b>\\"q,\\n" = { "proxy.workers" = 2 }
+[design]
+blocks = 1
+"""
+
+
+def hostile_run(folder, factor):
+    """A complete run with markup in its question, and with a factor of this name that has hostile levels."""
+    spec = folder / "hostile.toml"
+    head = SPEC[: SPEC.index("[factors]")].replace("Is the lab right?", "<script>x</script>?")
+    spec.write_text(head + HOSTILE.replace("NAME", factor))
+    directory = create_run(spec, folder / "results").directory
+    for planned in read_run(directory).plan:
+        write_trial(directory, planned, Truth(throughput_per_s=10_000.0))
+    analyse(directory)
+    return directory
+
+
+def test_html_escapes_the_question_and_the_levels(fake, tmp_path):
+    directory = hostile_run(tmp_path, '"<script>"')
+    predict(directory)
+    html = waylab.open(directory)._repr_html_()
+    assert "<script" not in html and "&lt;script&gt;x&lt;/script&gt;?" in html
+    assert "&lt;b&gt;" in html and html.count("<b>") == 1
+    mark = "<script>x</script>"
+    content = RunComparison(
+        format="",
+        waylab="",
+        name=mark,
+        question="",
+        interleaved=False,
+        baseline=[],
+        candidate=[],
+        margin=0.05,
+        metrics=[],
+        verdict="undecided",
+        withheld=mark,
+        notes=[mark],
+    )
+    assert "<script" not in ComparedRuns(content)._repr_html_()
+
+
+def test_a_run_without_trials_has_frames_without_rows(empty_run):
     analyse(empty_run)
     run = waylab.open(empty_run)
     assert run.trials["used"].tolist() == [False] * 12 and "has not been run" in run.trials["reasons"][0]
     assert run.stages.empty and run.seconds.empty and "stage" in run.stages and "second" in run.seconds
+
+
+@pytest.mark.parametrize(
+    "factor", ["hit_ratio", "steady", "mean_s", "p99_s", "response_s", "total_s", "is_leg"]
+)
+def test_no_measured_column_hides_a_factor(fake, tmp_path, factor):
+    run = waylab.open(hostile_run(tmp_path, factor))
+    found = [run.trials, run.configurations, run.stages, run.percentiles, run.seconds, run.records("proxy")]
+    for content in found:
+        assert content.columns.is_unique
+        assert {*content[f"factor_{factor}"]} == {"=1+1", '<b>"q,\n'}
+
+
+def test_csv_keeps_labels_with_quotes_commas_and_lines(fake, tmp_path):
+    directory = hostile_run(tmp_path, "size")
+    (path, *_) = export_run(waylab.open(directory), "csv", tmp_path / "out")
+    from pandas import read_csv  # noqa: PLC0415
+
+    assert {*read_csv(path)["size"]} == {"=1+1", '<b>"q,\n'}
+
+
+def factor(name, **levels):
+    key = "load.ratio"
+    return FactorLevels(
+        name=name,
+        key=key,
+        levels=[FactorLevel(label=label, settings={key: value}) for label, value in levels.items()],
+    )
+
+
+def test_a_factor_has_numbers_only_if_its_labels_are_numbers():
+    spec = made_spec()
+    spec = replace(
+        spec,
+        factors=[
+            factor("share", **{"0.5": 0.5, "1": 1}),
+            factor("percent", **{"1": "1:99", "10": "1:9"}),
+            factor("size", small=1, large=2),
+            factor("a.b", x=1),
+            factor("a_b", y=1),
+        ],
+    )
+    columns = FactorColumns(spec)
+    row = columns.row({"share": "0.5", "percent": "10", "size": "small", "a.b": "x", "a_b": "y"})
+    assert row == {"share": 0.5, "percent": 10, "size": "small", "a_b": "x", "a_b_2": "y"}
+    assert columns.names == [*row]
+
+
+def test_text_and_html_count_the_configurations_that_they_leave_out(opened, monkeypatch):
+    monkeypatch.setattr("waylab.notebook.opened._SHOWN_ROWS", 3)
+    for shown in (repr(opened), opened._repr_html_()):
+        assert "1 more configuration in run.configurations" in shown and "throughput" in shown
+
+
+def test_a_run_is_shown_without_predictions(fake, tmp_path):
+    run = waylab.open(hostile_run(tmp_path, "size"))
+    for shown in (repr(run), run._repr_html_()):
+        assert "Figures: none (" in shown and "predictions.json: not found" in shown
+
+
+def test_runs_are_those_of_exactly_this_experiment(tmp_path):
+    names = ["20261127T040639Z-smoke", "20261126T040639Z-big-smoke", "20261125T040639Z-smoke-2", "my-smoke"]
+    for name in names:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").write_text("{}")
+    assert [path.name for path in waylab.runs(tmp_path, "smoke")] == ["20261127T040639Z-smoke"]
+    assert [path.name for path in waylab.runs(tmp_path)] == sorted(names[:3])
+    with pytest.raises(waylab.LabError, match="no run folder of the experiment \\*"):
+        waylab.runs(tmp_path, "*")
+
+
+def test_settings_may_be_numbers_of_numpy(opened):
+    for given in (np.int64(8), np.array([8.0]), opened.trials["clients"].tail(1) * 0 + 8, 8.0):
+        assert opened.predict(clients=given)["clients"].tolist() == [8]
+
+
+def test_a_text_column_of_records_is_a_category(fake, tmp_path):
+    found = waylab.open(hostile_run(tmp_path, "size")).records("proxy", legs=True)
+    assert not [
+        name for name in found if found[name].dtype.kind == "O" and str(found[name].dtype) != "category"
+    ]
+    assert found.memory_usage(deep=True).sum() / len(found) < 210
 
 
 @pytest.mark.parametrize(
@@ -108,6 +244,16 @@ def test_names_of_experiments_cannot_become_html(empty_run):
         (lambda run: run.predict(clients="many"), "clients: 'many' is not a value; give a number from 1 to"),
         (lambda run: run.predict(replicas=3), "replicas=3: there are only 2 servers"),
         (lambda run: run.predict(clients=[]), "predict: 0 combinations; give 1 to 1000"),
+        (lambda run: run.predict(clients=None), "clients: 'None' is not a value"),
+        (
+            lambda run: run.fit().explain(clients=[4, 8]),
+            "explain: 2 combinations; give one value of each setting",
+        ),
+        (lambda run: run.figure(3), "no figure 3; known: "),
+        (lambda run: run.compare("x", metrics=[]), "compare: no metrics are given; known: throughput_per_s"),
+        (lambda run: run.compare("x", metrics="throughput"), "compare: metric 'throughput' is unknown"),
+        (lambda run: run.compare("x", margin="5 %"), "compare: margin '5 %' should be a number"),
+        (lambda run: run.compare("x", run), "x: no such run folder"),
         (lambda run: run.predict(value=4096), "value_bytes had one level in all trials"),
     ],
 )

@@ -1,25 +1,33 @@
 """The columns that all data frames share: factors with their levels, and nanoseconds of files as seconds."""
 
+import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from waylab.runfolder.numbers import Interval
 from waylab.runfolder.run import ExperimentSpec, FactorLevels, Value
 
 Row = dict[str, object]
 
-# Columns of frames that a factor must not hide.
-_TAKEN = frozenset(
-    "trial order block configuration role seed used reasons server operation stage percentile second measured requests "
-    "count trials run in_window port sequence outcome connection leg legs loop backend keys hits".split()
+# Columns of frames that a factor must not hide, and the beginnings and ends of the others.
+_TAKEN = re.compile(
+    "|".join(
+        "trial order block configuration role seed used reasons server operation stage percentile second measured "
+        "requests count trials run in_window port sequence outcome connection leg is_leg legs loop backend keys hits "
+        "backend_port backend_sequence request_bytes reply_bytes queue_length queue_length_mean interactive_law_error "
+        r"steady time_scale (?:database|factor)_\w+ \w+_(?:s|ns|share|ratio|low|high)".split()
+    )
 )
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?")
 
 
 class FactorColumns:
-    """A column for each factor: its level as a number if all levels are numbers, or else its label."""
+    """A column for each factor: its level as a number if all its labels are numbers, or else its label."""
 
     def __init__(self, spec: ExperimentSpec) -> None:
-        self._levels = {factor.name: (column_of(factor.name), _values(factor)) for factor in spec.factors}
+        self._levels: dict[str, tuple[str, dict[str, Value]]] = {}
+        for factor in spec.factors:
+            self._levels[factor.name] = (_unused(column_of(factor.name), self.names), _values(factor))
 
     @property
     def names(self) -> list[str]:
@@ -38,16 +46,30 @@ class FactorColumns:
 def column_of(factor: str) -> str:
     """Return the name of a factor's column: letters, digits and underscores, so that charts can name it."""
     name = re.sub(r"\W+", "_", factor)
-    return f"factor_{name}" if name in _TAKEN else name
+    return f"factor_{name}" if not name or _TAKEN.fullmatch(name) else name
+
+
+def _unused(column: str, used: Sequence[str]) -> str:
+    """Return a name that no other factor has: `a.b` and `a_b` would share a column."""
+    names = itertools.chain([column], (f"{column}_{number}" for number in itertools.count(2)))
+    return next(name for name in names if name not in used)
 
 
 def _values(factor: FactorLevels) -> dict[str, Value]:
-    """Return the settings of a factor by label, if all are numbers; without them, a label stands for itself."""
-    if factor.key is None:
+    """Return the numbers of a factor by label, if all labels are numbers; without them, a label stands for itself."""
+    labels = [level.label for level in factor.levels]
+    if not all(_NUMBER.fullmatch(label) for label in labels):
         return {}
-    found = {level.label: level.settings.get(factor.key) for level in factor.levels}
-    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in found.values())
-    return found if numbers else {}
+    found: dict[str, Value] = {}
+    for level in factor.levels:
+        setting = level.settings.get(factor.key or "")
+        # The label of a value has six digits, the setting has all of them.
+        same = isinstance(setting, float) and f"{setting:g}" == level.label
+        number = float(level.label)
+        found[level.label] = (
+            setting if same else int(level.label) if level.label.lstrip("-").isdigit() else number
+        )
+    return found if len({*found.values()}) == len(labels) else {}
 
 
 def seconds(time_ns: float | None) -> float | None:

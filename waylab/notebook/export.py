@@ -37,7 +37,9 @@ def export_run(run: OpenedRun, kind: str, folder: Path, records: bool = False) -
         for program in run.programs if records else []:
             written.append(_write(run.records(program, legs=True), folder / f"records-{program}.{kind}"))
     except OSError as error:
-        raise LabError(f"{error.filename or folder}: cannot be written: {error.strerror}") from None
+        raise LabError(
+            f"{error.filename2 or error.filename or folder}: cannot be written: {error.strerror}"
+        ) from None
     return written
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -100,7 +100,10 @@ class FittedRuns:
         Raises:
             LabError: for an unknown setting or a wrong value, or if the layered model refuses.
         """
-        (wanted,) = self._combinations(settings)
+        several = self._combinations(settings)
+        if len(several) != 1:
+            raise LabError(f"explain: {len(several)} combinations; give one value of each setting")
+        (wanted,) = several
         return explanation_frame(explain_run(self._among([wanted]), wanted))
 
     def _among(self, wanted: Sequence[ModelSettings]) -> FittedChosen:
@@ -115,14 +118,15 @@ class FittedRuns:
     def _combinations(self, settings: Mapping[str, Given]) -> list[ModelSettings]:
         base = base_settings(self._observations)
         values = [
-            [value] if isinstance(value, str | int | float) else list(value) for value in settings.values()
+            list(value) if isinstance(value, Iterable) and not isinstance(value, str) else [value]
+            for value in settings.values()
         ]
         count = math.prod(len(several) for several in values)
         if not 1 <= count <= _COMBINATIONS_MAX:
             raise LabError(f"predict: {count} combinations; give 1 to {_COMBINATIONS_MAX}")
         return [
             changed_settings(
-                base, {name: f"{value}" for name, value in zip(settings, one, strict=True)}, option=""
+                base, {name: _text(value) for name, value in zip(settings, one, strict=True)}, option=""
             )
             for one in itertools.product(*values)
         ]
@@ -147,3 +151,8 @@ class FittedRuns:
         ]
         lines += [f"not identified: {text}" for text in self.unidentified]
         return lines + [f"{name} refuses: {reason}" for name, reason in self.refused.items()]
+
+
+def _text(value: object) -> str:
+    """Return a setting as a user writes it; columns with gaps have whole numbers such as 8.0."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else f"{value}"

@@ -98,7 +98,7 @@ class OpenedRun:
     def records(self, program: str, trial: str | None = None, *, legs: bool = False) -> DataFrame:
         """One row for each request that a program recorded: fields, intervals in seconds, stamps in nanoseconds.
 
-        A row takes about 150 bytes of memory, so choose a `trial` of a long run. `legs` adds the rows of single legs.
+        A row takes about 200 bytes of memory, so choose a `trial` of a long run. `legs` adds the rows of single legs.
 
         Raises:
             LabError: for an unknown trial, a damaged record file, or if there are no records of this program.
@@ -140,7 +140,7 @@ class OpenedRun:
     def compare(
         self,
         candidate: RunLike | Sequence[RunLike],
-        baseline: Sequence[RunLike] = (),
+        baseline: RunLike | Sequence[RunLike] = (),
         *,
         margin: float = MARGIN,
         metrics: Sequence[str] = METRICS,
@@ -153,11 +153,11 @@ class OpenedRun:
         Raises:
             LabError: for runs of different specifications, the same run twice, or an unknown metric.
         """
-        several = (
-            candidate if isinstance(candidate, Sequence) and not isinstance(candidate, str) else [candidate]
-        )
-        old = [self.directory, *map(_directory, baseline)]
-        return ComparedRuns(compare_runs(old, [*map(_directory, several)], margin, tuple(metrics)))
+        wanted = (metrics,) if isinstance(metrics, str) else tuple(metrics)
+        if not isinstance(margin, int | float):
+            raise LabError(f"compare: margin {margin!r} should be a number such as {MARGIN}")
+        old = [self.directory, *_directories(baseline)]
+        return ComparedRuns(compare_runs(old, _directories(candidate), margin, wanted))
 
     def fit(self, *others: RunLike) -> FittedRuns:
         """Fit all models to the used trials of this run and of others of the same system; takes seconds to minutes.
@@ -182,20 +182,35 @@ class OpenedRun:
         return FittedRuns([self.directory])
 
     def __repr__(self) -> str:
-        """Return name, question, answer and the throughput of each configuration."""
+        """Return name, question, answer, the throughput of each configuration, and the names of the figures."""
+        shown = self._summary().to_string(index=False)
         return "\n".join(
-            [self._title, self.question, *self.answer, "", self._summary().to_string(index=False)]
+            [self._title, self.question, *self.answer, "", shown, *self._left_out, "", self._drawn()]
         )
 
     def _repr_html_(self) -> str:
-        """Return the same as HTML, with the names of the figures."""
+        """Return the same as HTML."""
         answer = "".join(f"<li>{escape(text)}</li>" for text in self.answer)
         shown = self._summary().to_html(index=False, na_rep="")
-        figures = ", ".join(f"<code>{escape(name)}</code>" for name in self.figures)
+        left_out = "".join(f"<p>{escape(text)}</p>" for text in self._left_out)
         return (
-            f"<p><b>{escape(self._title)}</b><br>{escape(self.question)}</p><ul>{answer}</ul>{shown}"
-            f"<p>Figures: {figures or 'none'}</p>"
+            f"<p><b>{escape(self._title)}</b><br>{escape(self.question)}</p><ul>{answer}</ul>{shown}{left_out}"
+            f"<p>{escape(self._drawn())}</p>"
         )
+
+    @property
+    def _left_out(self) -> list[str]:
+        """How many configurations the summary of a long run leaves out."""
+        more = len(self.configurations) - _SHOWN_ROWS
+        plural = "s" if more > 1 else ""
+        return [f"{more} more configuration{plural} in run.configurations"] if more > 0 else []
+
+    def _drawn(self) -> str:
+        """Return the names of the figures; a run that cannot be drawn still has its numbers."""
+        try:
+            return f"Figures: {', '.join(self.figures) or 'none'}"
+        except LabError as error:
+            return f"Figures: none ({error})"
 
     @property
     def _title(self) -> str:
@@ -217,8 +232,14 @@ def _directory(run: RunLike) -> Path:
     return run.directory if isinstance(run, OpenedRun) else Path(run)
 
 
+def _directories(runs: RunLike | Sequence[RunLike]) -> list[Path]:
+    if isinstance(runs, OpenedRun | str | PathLike):
+        return [_directory(runs)]
+    return [_directory(run) for run in runs]
+
+
 def _nearest(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
+    near = difflib.get_close_matches(str(name), known, n=1)
     if near:
         return f"did you mean {near[0]!r}?"
     more = f" and {len(known) - _NAMED_MAX} more" if len(known) > _NAMED_MAX else ""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from waylab.analysis.trial.stages import in_window
 from waylab.errors import LabError
-from waylab.notebook.columns import FactorColumns
+from waylab.notebook.columns import FactorColumns, Row
 from waylab.records import OPERATIONS, OUTCOMES, PARENT, Records, read_records
 from waylab.runfolder import paths
 from waylab.runfolder.files import read
@@ -43,20 +43,38 @@ def records_frame(
     from pandas import DataFrame, concat  # noqa: PLC0415
 
     factors = FactorColumns(run.spec)
+    abouts: dict[str, Row] = {
+        one.id: {"trial": one.id, "configuration": one.configuration, **factors.row(one.levels)}
+        for one in trials
+    }
+    # All parts have the same categories, so that they remain categories when they are joined.
+    known = {
+        name: [*dict.fromkeys(str(about[name]) for about in abouts.values())]
+        for name in next(iter(abouts.values()))
+    }
     parts, seen = [], set()
     for trial in trials:
         for records in _records(directory, trial.id):
             seen.add(records.program)
             if records.program == program:
                 part = _frame(records, _window_ns(directory, trial.id), legs)
-                about = {"trial": trial.id, "configuration": trial.configuration, **factors.row(trial.levels)}
-                beside = DataFrame(about, index=part.index)
-                parts.append(concat([beside, part], axis="columns"))
+                beside = {
+                    name: _repeated(value, known[name], len(part)) for name, value in abouts[trial.id].items()
+                }
+                parts.append(concat([DataFrame(beside, index=part.index), part], axis="columns"))
     if not parts:
         left = f"there are records of: {', '.join(sorted(seen))}" if seen else "there are no record files"
         raise LabError(f"{directory}: no records of {program!r}; {left}")
-    # Text that repeats in every row takes a few bytes as a category, if all parts have the same ones.
-    return concat(parts, ignore_index=True).astype({"trial": "category", "configuration": "category"})
+    return concat(parts, ignore_index=True)
+
+
+def _repeated(value: object, known: Sequence[str], count: int) -> object:
+    """Return a cell for every row; text is a category, which takes a byte or two instead of dozens."""
+    from pandas import Categorical, Index  # noqa: PLC0415
+
+    if not isinstance(value, str):
+        return value
+    return Categorical.from_codes(np.full(count, known.index(value), np.int64), Index(known))
 
 
 def _files(directory: Path, trial_id: str) -> list[Path]:

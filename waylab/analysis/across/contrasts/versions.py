@@ -183,6 +183,8 @@ def _arm_trials(trials: list[AnalysedTrial], factor: str, level: str) -> list[An
 def _check_request(margin: float, metrics: tuple[str, ...]) -> None:
     if not 0 < margin < math.inf:
         raise LabError(f"compare: the margin must be above 0 and finite, not {margin:g}")
+    if not metrics:
+        raise LabError(f"compare: no metrics are given; known: {_KNOWN_WORDS}")
     for metric in metrics:
         if not _KNOWN.fullmatch(metric):
             raise LabError(f"compare: metric {metric[:80]!r} is unknown; known: {_KNOWN_WORDS}")
