@@ -195,3 +195,55 @@ def test_a_name_is_one_server_at_each_address(tmp_path):
             text=True,
         )
         assert refused.returncode == 2 and "cannot be resolved" in refused.stderr, refused.stderr
+
+
+def test_names_of_a_refused_list_or_reload_are_looked_up_again(tmp_path):
+    hosts, listed, file = tmp_path / "hosts", tmp_path / "servers", tmp_path / "proxy.toml"
+    hosts.write_text("127.0.0.1 localhost\n127.0.0.2 a.test\n")
+    inside = ["unshare", "-m", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"', str(hosts)]
+    if subprocess.run([*inside, "true"], check=False, capture_output=True).returncode != 0:
+        pytest.skip("no mount namespace here")
+    port, metrics, server = free_ports(3)
+    write(listed, f"a.test:{server}\n")
+    file.write_text(PROXY.format(port=port, metrics=metrics, file=listed) + 'resolve = "all"\n')
+    file.write_text('resolve-every = "1s"\n' + file.read_text())
+    with proxy(file, port, inside) as (process, log):
+        # A list waits for a name that has no address yet.
+        write(listed, f"a.test:{server}\nb.test:{server}\n")
+        assert "cannot be resolved" in log.wait_for("pool main keeps its servers")
+        hosts.write_text("127.0.0.1 localhost\n127.0.0.2 a.test\n127.0.0.3 b.test\n")
+        until("two", lambda: servers_of(port) == [f"127.0.0.2:{server}", f"127.0.0.3:{server}"])
+        # A reload that fails for another reason looks the names up, but does not hide their other addresses.
+        file.write_text("broken")
+        hosts.write_text("127.0.0.1 localhost\n127.0.0.2 a.test\n127.0.0.4 b.test\n")
+        process.send_signal(signal.SIGHUP)
+        until("others", lambda: servers_of(port) == [f"127.0.0.2:{server}", f"127.0.0.4:{server}"])
+        # A name that comes back has its new addresses.
+        write(listed, f"a.test:{server}\n")
+        until("one", lambda: servers_of(port) == [f"127.0.0.2:{server}"])
+        hosts.write_text("127.0.0.1 localhost\n127.0.0.2 a.test\n127.0.0.5 b.test\n")
+        write(listed, f"a.test:{server}\nb.test:{server}\n")
+        log.wait_for("reloaded the configuration")
+        until("back", lambda: servers_of(port) == [f"127.0.0.2:{server}", f"127.0.0.5:{server}"])
+
+
+def test_pools_with_one_name_keep_their_weights_and_changes_of_operators_are_no_changes_of_a_list(tmp_path):
+    hosts, file, control = tmp_path / "hosts", tmp_path / "proxy.toml", tmp_path / "control"
+    hosts.write_text("127.0.0.1 localhost\n127.0.0.2 a.test\n127.0.0.3 a.test\n")
+    inside = ["unshare", "-m", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"', str(hosts)]
+    if subprocess.run([*inside, "true"], check=False, capture_output=True).returncode != 0:
+        pytest.skip("no mount namespace here")
+    port, metrics, server = free_ports(3)
+    text = f'resolve-every = "1s"\ncontrol = "{control}"\nlisten = "127.0.0.1:{port}"\n'
+    text += f'metrics = "127.0.0.1:{metrics}"\n'
+    for name, weight in (("main", 2), ("other", 9)):
+        text += f'[[pools]]\nname = "{name}"\nresolve = "all"\n'
+        text += f'servers = [{{ address = "a.test:{server}", weight = {weight} }}]\n'
+    file.write_text(text + '[[routes]]\nprefix = "o"\npool = "other"\n')
+    with proxy(file, port, inside) as (_, log):
+        hosts.write_text("127.0.0.1 localhost\n")
+        log.wait_for("pool other keeps its servers")
+        command = ["drain", f"127.0.0.2:{server}", "--pool", "main", "--control", str(control)]
+        subprocess.run([str(WAYSTAGE), "proxy", *command], check=True, capture_output=True)
+        assert "weight" not in log.wait_for("reloaded the configuration")
+        assert metric(metrics, "waystage_server_list_changes_total") == 0

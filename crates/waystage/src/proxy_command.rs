@@ -22,7 +22,6 @@ use crate::activation::activated;
 use crate::ready::announce;
 use crate::transport_arguments::TransportArguments;
 use clap::{Args, Subcommand};
-use clock::Clock;
 use file_watch::FileWatch;
 use flags::{PoolFlags, ProxyFlags};
 use lists::Lists;
@@ -128,7 +127,7 @@ pub(crate) fn run(arguments: ProxyArguments) -> Result<ExitCode, String> {
         // No name is resolved.
         return Ok(source.config(&mut Lists::default()).map_or_else(|line| invalid(&line), |config| check(&config)));
     }
-    let names = Names::new(Lookup::default(), Clock::monotonic());
+    let names = Names::new(Lookup::default());
     let mut lists = Lists::new(names.clone());
     let document = source.document();
     let read = document.and_then(|document| Ok((source.settings(document.as_ref(), &mut lists, |_| {})?, document)));

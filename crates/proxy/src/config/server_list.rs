@@ -2,7 +2,8 @@
 //! so it may be incomplete at any time.
 
 use crate::config::pool::ServerConfig;
-use std::fs::File;
+use rustix::fs::{Mode, OFlags};
+use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -27,13 +28,20 @@ pub fn read_servers(path: &Path) -> Result<Vec<ServerConfig>, String> {
 
 /// The bytes of a file, or the first ones of a file that is too large.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
-    // Opening a named pipe would block until another process writes to it.
-    if !path.metadata()?.is_file() {
-        return Err(io::Error::other("this is not a file"));
-    }
+    let is_file = |metadata: Metadata| metadata.is_file().then_some(()).ok_or(io::Error::other("this is not a file"));
+    // Opening some devices has effects.
+    is_file(path.metadata()?)?;
+    let file = open(path)?;
+    is_file(file.metadata()?)?;
     let mut bytes = Vec::new();
-    File::open(path)?.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    file.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// Opens a file so that nothing blocks: a named pipe that has just replaced it would, until another process writes to it.
+fn open(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    Ok(File::from(rustix::fs::open(path, flags, Mode::empty())?))
 }
 
 fn parse_servers(bytes: &[u8]) -> Result<Vec<ServerConfig>, String> {
@@ -87,7 +95,7 @@ impl ServerConfig {
     fn from_line(line: &str) -> Result<ServerConfig, String> {
         let mut words = line.split_ascii_whitespace();
         let (address, name) = (words.next().unwrap_or_default(), words.next());
-        if words.next().is_some() {
+        if words.next().is_some() || name.is_some_and(|name| name.starts_with('#')) {
             return Err("give HOST:PORT, HOST:PORT:WEIGHT, or one of these and a name".into());
         }
         let server = ServerConfig { name: name.map(Into::into), ..ServerConfig::weighted(address) };
@@ -151,6 +159,7 @@ mod tests {
             (b"a:0\n", "line 1: \"a:0\": no server listens on port 0"),
             (b"a:1\na:1:2\n", "line 2: \"a:1:2\": this server is given twice"),
             (b"a:1 name more\n", "line 1: \"a:1 name more\": give HOST:PORT, HOST:PORT:WEIGHT"),
+            (b"a:1 #comment\n", "line 1: \"a:1 #comment\": give HOST:PORT, HOST:PORT:WEIGHT"),
             (b"{\"servers\": [\"a:1\"]}\n", "line 1: "),
             (thousand.as_bytes(), "more than 250 servers"),
         ] {
@@ -169,6 +178,16 @@ mod tests {
         assert!(read_servers(&path).unwrap_err().starts_with("larger than 256 KiB"));
         std::fs::write(&path, "a:1\n").unwrap();
         assert_eq!(read_servers(&path), Ok(vec![ServerConfig::new("a:1")]));
+    }
+
+    #[test]
+    fn a_named_pipe_that_replaces_the_file_blocks_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("servers");
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, Mode::RUSR, 0).unwrap();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        std::thread::spawn(move || sender.send(open(&path).map(|_| ()).is_ok()));
+        assert_eq!(receiver.recv_timeout(std::time::Duration::from_secs(10)), Ok(true));
     }
 
     proptest! {

@@ -4,11 +4,10 @@
 use crate::proxy_command::events::{Event, Events};
 use crate::proxy_command::file_watch::{FileVersion, version};
 use crate::proxy_command::lists::Lists;
-use crate::proxy_command::names::Names;
+use crate::proxy_command::names::{Answer, Names};
 use net::HostPort;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, sleep};
 use std::time::Duration;
@@ -28,7 +27,8 @@ pub(super) struct ListWatch {
 #[derive(Debug, Default)]
 struct Watched {
     files: BTreeMap<PathBuf, Watch>,
-    hosts: Vec<HostPort>,
+    /// Each with the answer in use, or reported since.
+    hosts: Vec<(HostPort, Answer)>,
     /// The time between two lookups of a name. Zero: names are not looked up again.
     every: Duration,
     waited: Duration,
@@ -61,13 +61,10 @@ impl ListWatch {
             return Ok(());
         }
         let (names, events, watched) = (self.names.clone(), self.events.clone(), self.watched.clone());
-        let work = move || {
-            let (sender, receiver) = channel();
-            loop {
-                sleep(INTERVAL);
-                if lock(&watched).tick(INTERVAL, &names, &sender) | has_other_answer(&receiver) {
-                    events.add(Event::Servers);
-                }
+        let work = move || loop {
+            sleep(INTERVAL);
+            if lock(&watched).tick(INTERVAL, &names) {
+                events.add(Event::Servers);
             }
         };
         let spawned = Builder::new().name("lists".into()).spawn(work);
@@ -77,19 +74,20 @@ impl ListWatch {
     }
 }
 
-fn has_other_answer(answers: &Receiver<bool>) -> bool {
-    answers.try_iter().fold(false, |is_other, answer| is_other | answer)
-}
-
 impl Watched {
-    /// Returns whether a file has changed since the last tick but one. Starts the lookups that are due.
-    fn tick(&mut self, waited: Duration, names: &Names, answers: &Sender<bool>) -> bool {
+    /// Returns whether a file has changed since the last tick but one, or a name has another answer than the one in use. Starts the lookups
+    /// that are due.
+    fn tick(&mut self, waited: Duration, names: &Names) -> bool {
         self.waited += waited;
         if !self.every.is_zero() && self.waited >= self.every {
             self.waited = Duration::ZERO;
-            self.hosts.iter().for_each(|host| names.begin(host, answers.clone()));
+            self.hosts.iter().for_each(|(host, _)| names.begin(host, None));
         }
-        self.files.iter_mut().fold(false, |has_changed, (path, watch)| has_changed | watch.look(version(path)))
+        let has_other_answer = self.hosts.iter_mut().fold(false, |is_other, (host, answer)| {
+            let before = std::mem::replace(answer, names.answer(host));
+            is_other | (before != *answer)
+        });
+        self.files.iter_mut().fold(has_other_answer, |is_other, (path, watch)| is_other | watch.look(version(path)))
     }
 }
 

@@ -2,10 +2,11 @@
 //! that could.
 
 use crate::proxy_command::file_watch::{FileVersion, version};
-use crate::proxy_command::names::Names;
+use crate::proxy_command::names::{Answer, Names};
 use net::HostPort;
 use proxy::{ConfigError, PoolFile, ProxyFile, Resolve, ServerConfig, read_servers};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// The name of the only pool, if it has none.
@@ -19,21 +20,24 @@ enum Origin {
     Name(String),
 }
 
+/// The lists in use, each with its pool: two pools can accept different lists of one file.
+type Used = BTreeMap<(String, Origin), Vec<ServerConfig>>;
+
 /// The lists of one configuration.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lists {
     /// None if host names stay as they are written.
     names: Option<Names>,
     /// The lists in use.
-    used: BTreeMap<Origin, Vec<ServerConfig>>,
+    used: Used,
     /// Why other lists than those in use are refused.
     refusal: Option<String>,
     /// The problems, each with the pool that keeps its last list.
     failures: BTreeMap<(String, Origin), String>,
     /// The versions of the files that were read, from before the reading.
     versions: BTreeMap<PathBuf, Option<FileVersion>>,
-    /// The names that were resolved.
-    hosts: Vec<HostPort>,
+    /// The names that were resolved, with the answers in use. Also those of lists that were refused.
+    hosts: Vec<(HostPort, Answer)>,
 }
 
 impl Lists {
@@ -56,9 +60,27 @@ impl Lists {
         &self.versions
     }
 
-    /// The names that were resolved.
-    pub(super) fn hosts(&self) -> &[HostPort] {
+    /// The names that were resolved, with the answers in use.
+    pub(super) fn hosts(&self) -> &[(HostPort, Answer)] {
         &self.hosts
+    }
+
+    pub(super) fn into_hosts(self) -> Vec<(HostPort, Answer)> {
+        self.hosts
+    }
+
+    /// Adds the names of lists that were refused: their next answers can make the lists usable.
+    pub(super) fn add_hosts(&mut self, refused: Vec<(HostPort, Answer)>) {
+        let is_new = |host: &HostPort| !self.hosts.iter().any(|(known, _)| known == host);
+        let added: Vec<_> = refused.into_iter().filter(|(host, _)| is_new(host)).collect();
+        self.hosts.extend(added);
+    }
+
+    /// Forgets the answers for names that these lists do not have.
+    pub(super) fn forget_other_names(&self) {
+        if let Some(names) = &self.names {
+            names.keep_only(self.hosts.iter().map(|(host, _)| host.clone()));
+        }
     }
 
     /// The pools and reasons of the problems that earlier lists did not have.
@@ -67,10 +89,19 @@ impl Lists {
         self.failures.iter().filter(is_new).map(|((pool, _), reason)| (pool.as_str(), reason.as_str()))
     }
 
+    /// The pools that have another list than before from the same file or name.
+    pub(super) fn changed_pools<'a>(&'a self, earlier: &Lists) -> BTreeSet<&'a str> {
+        let is_other = |(place, list): &(&(String, Origin), &Vec<ServerConfig>)| {
+            earlier.used.get(place).is_some_and(|last| last != *list)
+        };
+        self.used.iter().filter(is_other).map(|((pool, _), _)| pool.as_str()).collect()
+    }
+
     /// Looks up all names again.
     pub(super) fn look_up_again(&self) {
         if let Some(names) = &self.names {
-            names.look_up(&self.hosts, true);
+            let hosts: Vec<HostPort> = self.hosts.iter().map(|(host, _)| host.clone()).collect();
+            names.look_up(&hosts, true);
         }
     }
 
@@ -105,26 +136,30 @@ impl Lists {
         index: usize,
         pool_name: &str,
         pool: &mut PoolFile,
-        used: &mut BTreeMap<Origin, Vec<ServerConfig>>,
+        used: &mut Used,
     ) -> Result<(), ConfigError> {
         let Some(names) = self.names.clone().filter(|_| pool.resolve == Some(Resolve::All)) else { return Ok(()) };
         let written = pool.servers.take().unwrap_or_default();
         let hosts: Vec<HostPort> = written.iter().filter_map(ServerConfig::host_name).collect();
         names.look_up(&hosts, false);
-        self.hosts.extend(hosts);
+        self.hosts.extend(hosts.into_iter().map(|host| (host.clone(), names.answer(&host))));
         let mut servers = Vec::new();
         for (place, server) in written.into_iter().enumerate() {
             let Some(host) = server.host_name() else {
                 servers.push(server);
                 continue;
             };
-            let at = |address: std::net::SocketAddr| ServerConfig { address: address.to_string(), ..server.clone() };
-            let found = names.answer(&host).map(|addresses| addresses.into_iter().map(at).collect());
+            // The list has addresses alone: the weight is always that of the configuration.
+            let at = |address: &SocketAddr| ServerConfig::new(&address.to_string());
+            let answer = self.hosts.iter().rev().find(|(other, _)| *other == host).map(|(_, answer)| answer.clone());
+            let answer = answer.unwrap_or_else(|| names.answer(&host));
+            let found = answer.map(|addresses| addresses.iter().map(at).collect());
             let found = found.map_err(|reason| format!("it cannot be resolved ({reason})"));
             let origin = (pool_name.to_string(), Origin::Name(server.address.clone()));
-            servers.extend(self.decide(origin, found, &server.address, used).map_err(|problem| {
+            let list = self.decide(origin, found, &server.address, used).map_err(|problem| {
                 ConfigError::value(format!("pools.{index}.servers.{place}"), format!("{:?}", server.address), problem)
-            })?);
+            })?;
+            servers.extend(list.into_iter().map(|one| ServerConfig { address: one.address, ..server.clone() }));
         }
         pool.servers = Some(servers);
         Ok(())
@@ -136,9 +171,11 @@ impl Lists {
         place: (String, Origin),
         found: Result<Vec<ServerConfig>, String>,
         shown: &str,
-        used: &mut BTreeMap<Origin, Vec<ServerConfig>>,
+        used: &mut Used,
     ) -> Result<Vec<ServerConfig>, String> {
-        let found = match (found, self.used.get(&place.1), &self.refusal) {
+        // A pool that is new, or has another name now, begins with the list of another pool.
+        let of_another = || self.used.iter().find(|((_, origin), _)| *origin == place.1).map(|(_, list)| list);
+        let found = match (found, self.used.get(&place).or_else(of_another), &self.refusal) {
             (Ok(list), Some(last), Some(refusal)) if list != *last => Err((refusal.clone(), last.clone())),
             (Ok(list), ..) => Ok(list),
             (Err(problem), Some(last), _) => Err((format!("{shown}: {problem}"), last.clone())),
@@ -148,23 +185,9 @@ impl Lists {
             self.failures.insert(place.clone(), reason);
             last
         });
-        used.insert(place.1, list.clone());
+        used.insert(place, list.clone());
         Ok(list)
     }
-}
-
-/// The names of the pools whose servers come from a list, and are others than before.
-pub(super) fn pools_with_other_servers<'a>(
-    before: &'a ProxyFile,
-    after: &'a ProxyFile,
-) -> impl Iterator<Item = &'a str> {
-    let has_list = |pool: &&PoolFile| pool.servers_file.is_some() || pool.resolve == Some(Resolve::All);
-    let has_others = |pool: &&PoolFile| {
-        let earlier = before.pools.iter().find(|earlier| earlier.name == pool.name);
-        earlier.is_some_and(|earlier| earlier.servers != pool.servers)
-    };
-    let changed = after.pools.iter().filter(has_list).filter(has_others);
-    changed.map(|pool| pool.name.as_deref().unwrap_or(POOL))
 }
 
 /// The servers of a file, unless one of them cannot stand for several.
@@ -180,7 +203,6 @@ fn checked(servers: Vec<ServerConfig>, has_several: bool) -> Result<Vec<ServerCo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clock::Clock;
     use proxy::Lookup;
     use std::fs::{remove_file, write};
     use std::io;
@@ -240,7 +262,7 @@ mod tests {
                 .map_err(|text: &str| io::Error::other(text))
         });
         let settings = pool(None, &["10.0.0.7:1", "cache.test:1"], Some(Resolve::All));
-        let none = Lists::new(Names::new(lookup, Clock::monotonic()));
+        let none = Lists::new(Names::new(lookup));
         let (servers, first) = expanded(&none, &settings, None);
         assert_eq!(servers.unwrap(), ["10.0.0.7:1", "10.0.0.1:1", "10.0.0.2:1"]);
         for answer in [Err("broken"), Ok(vec![])] {

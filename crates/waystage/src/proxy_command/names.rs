@@ -1,10 +1,9 @@
 //! The addresses of host names that stand for several servers. Threads of their own look them up, so that a lookup that hangs delays
 //! nothing for longer than `WAIT`.
 
-use clock::Clock;
 use net::HostPort;
 use proxy::Lookup;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +20,6 @@ pub(super) type Answer = Result<Vec<SocketAddr>, String>;
 #[derive(Clone, Debug)]
 pub(crate) struct Names {
     lookup: Lookup,
-    clock: Clock,
     known: Arc<Mutex<BTreeMap<String, Name>>>,
 }
 
@@ -29,11 +27,13 @@ pub(crate) struct Names {
 struct Name {
     answer: Option<Answer>,
     is_looked_up: bool,
+    /// Whether the answer of a lookup that still runs is dropped.
+    is_forgotten: bool,
 }
 
 impl Names {
-    pub(super) fn new(lookup: Lookup, clock: Clock) -> Names {
-        Names { lookup, clock, known: Arc::default() }
+    pub(super) fn new(lookup: Lookup) -> Names {
+        Names { lookup, known: Arc::default() }
     }
 
     /// The last answer for a name.
@@ -44,20 +44,32 @@ impl Names {
 
     /// Looks these names up, and waits for the answers. `is_forced` looks up those with an answer, too.
     pub(super) fn look_up(&self, names: &[HostPort], is_forced: bool) {
-        let (sender, receiver) = channel();
+        let (waits, receiver) = channel();
         let has_answer = |name: &HostPort| self.lock().get(&key(name)).is_some_and(|name| name.answer.is_some());
         let missing = names.iter().filter(|name| is_forced || !has_answer(name));
-        missing.for_each(|name| self.begin(name, sender.clone()));
-        drop(sender);
-        let until = self.clock.now() + WAIT;
-        // Ends when all threads have dropped their senders.
-        while receiver.recv_timeout(until.after(self.clock.now())).is_ok() {}
+        missing.for_each(|name| self.begin(name, Some(waits.clone())));
+        drop(waits);
+        // Nothing is sent. The wait ends when all threads have dropped their senders.
+        let _ = receiver.recv_timeout(WAIT);
     }
 
-    /// Looks a name up on another thread, unless a lookup of it still runs. The sender receives whether the answer is another one.
-    pub(super) fn begin(&self, name: &HostPort, sender: Sender<bool>) {
+    /// Forgets the answers for other names than these, so that a name that comes back is looked up again.
+    pub(super) fn keep_only(&self, names: impl Iterator<Item = HostPort>) {
+        let kept: BTreeSet<String> = names.map(|name| key(&name)).collect();
+        self.lock().retain(|key, name| {
+            name.is_forgotten |= !kept.contains(key);
+            if name.is_forgotten {
+                name.answer = None;
+            }
+            !name.is_forgotten || name.is_looked_up
+        });
+    }
+
+    /// Looks a name up on another thread, unless a lookup of it still runs. The thread drops `waits` after it has stored the answer.
+    pub(super) fn begin(&self, name: &HostPort, waits: Option<Sender<()>>) {
         let mut known = self.lock();
         let entry = known.entry(key(name)).or_default();
+        entry.is_forgotten = false;
         if entry.is_looked_up {
             return;
         }
@@ -67,11 +79,9 @@ impl Names {
             let mut known = all.lock();
             let entry = known.entry(key(&own)).or_default();
             entry.is_looked_up = false;
-            let is_other = entry.answer.as_ref() != Some(&answer);
-            entry.answer = Some(answer);
+            entry.answer = (!entry.is_forgotten).then_some(answer);
             drop(known);
-            // Nobody may wait any more.
-            let _ = sender.send(is_other);
+            drop(waits);
         });
         entry.is_looked_up = spawned.is_ok();
     }

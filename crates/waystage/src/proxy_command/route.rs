@@ -7,7 +7,6 @@ use crate::proxy_command::lists::Lists;
 use crate::proxy_command::names::Names;
 use crate::proxy_command::source::Source;
 use clap::Args;
-use clock::Clock;
 use proxy::{Config, Lookup, Router};
 use std::ffi::OsString;
 use std::io::{self, BufRead, Read, Write};
@@ -44,7 +43,7 @@ pub(crate) struct RouteArguments {
 /// Prints the servers of the keys.
 pub(crate) fn run(arguments: &RouteArguments) -> Result<ExitCode, String> {
     let source = Source { file: arguments.config.clone(), flags: arguments.pool.settings() };
-    let names = Names::new(Lookup::default(), Clock::monotonic());
+    let names = Names::new(Lookup::default());
     let config = match source.config(&mut Lists::new(names)) {
         Ok(config) => config,
         Err(line) => return Ok(invalid(&line)),

@@ -5,7 +5,7 @@ use crate::proxy_command::events::{Event, Events};
 use crate::proxy_command::file_watch::FileWatch;
 use crate::proxy_command::first_steps::first_steps;
 use crate::proxy_command::list_watch::ListWatch;
-use crate::proxy_command::lists::{Lists, pools_with_other_servers};
+use crate::proxy_command::lists::Lists;
 use crate::proxy_command::names::Names;
 use crate::proxy_command::overrides::{Overrides, shares};
 use crate::proxy_command::source::Source;
@@ -76,7 +76,6 @@ struct Started {
     running: Option<Running>,
     settings: ProxyFile,
     overrides: Overrides,
-    lists: Lists,
 }
 
 /// What proxies with an earlier configuration have done.
@@ -258,15 +257,23 @@ impl Process {
     /// lists.
     fn reload_with(&mut self, wanted: &Wanted) -> Result<(), String> {
         self.join_retired();
+        self.lists.forget_other_names();
         self.report(StateReport::Reloading(self.clock.now().0 / 1000));
-        let outcome = self.start(wanted, None).or_else(|reason| {
-            let last = (!self.lists.is_empty()).then(|| self.start(wanted, Some(reason.clone())));
-            last.and_then(Result::ok).ok_or(reason)
+        let mut lists = self.lists.for_attempt(None);
+        let outcome = self.start(wanted, &mut lists).or_else(|reason| {
+            if self.lists.is_empty() {
+                return Err(reason);
+            }
+            let refused = std::mem::replace(&mut lists, self.lists.for_attempt(Some(reason.clone())));
+            let started = self.start(wanted, &mut lists).map_err(|_| reason);
+            lists.add_hosts(refused.into_hosts());
+            started
         });
         match outcome {
-            Ok(Started { running, settings, overrides, lists }) => {
+            Ok(Started { running, settings, overrides }) => {
                 if let Some(running) = running {
                     self.replace(running, settings);
+                    lists.changed_pools(&self.lists).into_iter().for_each(|pool| self.running.count_list_change(pool));
                     (self.document, self.overrides) = (wanted.document.clone(), overrides);
                 }
                 lists
@@ -284,19 +291,17 @@ impl Process {
         }
     }
 
-    /// Starts a proxy with this configuration, unless nothing has changed and none is needed. With a refusal, lists of servers other
-    /// than those in use are refused.
-    fn start(&mut self, wanted: &Wanted, refusal: Option<String>) -> Result<Started, String> {
-        let (mut lists, mut overrides) = (self.lists.for_attempt(refusal), wanted.overrides.clone());
+    /// Starts a proxy with this configuration and the servers of these lists, unless nothing has changed and none is needed.
+    fn start(&mut self, wanted: &Wanted, lists: &mut Lists) -> Result<Started, String> {
+        let mut overrides = wanted.overrides.clone();
         let document = wanted.document.as_ref();
-        let (mut config, settings) =
-            self.source.settings(document, &mut lists, |settings| overrides.apply(settings))?;
+        let (mut config, settings) = self.source.settings(document, lists, |settings| overrides.apply(settings))?;
         let is_same = !wanted.is_needed && settings == self.settings;
         let running = (!is_same).then(|| {
             fit_into_descriptors(&mut config)?;
             self.running.reload(config).map_err(|error| error.to_string())
         });
-        Ok(Started { running: running.transpose()?, settings, overrides, lists })
+        Ok(Started { running: running.transpose()?, settings, overrides })
     }
 
     /// Lets a new proxy replace the one in force, which ends when its last client has moved.
@@ -314,7 +319,6 @@ impl Process {
         announce_state(&self.running, "reloaded");
         let changes = changes(&self.settings, &settings);
         self.running.log(ProcessEvent::Reloaded { listening: listening(&self.running), changes });
-        pools_with_other_servers(&self.settings, &settings).for_each(|pool| self.running.count_list_change(pool));
         self.settings = settings;
         if let Err(line) = self.watch_successor() {
             self.warn(line);
