@@ -101,10 +101,18 @@ impl Watch {
         }
     }
 
-    /// Reports what has changed. At the end, also what was collected and not reported yet.
-    pub(crate) fn look(&mut self, now: Nanos, is_end: bool, mut report: impl FnMut(LogEvent)) {
+    /// Reports what has changed. At the end, also what was collected and not reported yet. A proxy that stops closes its connections,
+    /// which is no outage, and leaves the end of an outage to its successor.
+    pub(crate) fn look(
+        &mut self,
+        now: Nanos,
+        is_end: bool,
+        is_stopping: impl Fn() -> bool,
+        mut report: impl FnMut(LogEvent),
+    ) {
         let sources = &self.sources;
-        let mut down = self.down.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut down_before = self.down.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut down, mut found) = (down_before.clone(), Vec::new());
         for (index, state) in self.backends.iter_mut().enumerate() {
             // A frozen server is noticed only by loops that have requests for it, and their requests fail.
             let is_up = sources.backend(index).all(|counters| counters.is_up.get() > 0);
@@ -117,17 +125,22 @@ impl Watch {
                 // At the start nothing is connected, and nothing has been lost.
                 (None, false) if reason.is_some() => {
                     down.insert(backend.clone(), now);
-                    report(LogEvent::BackendDown { backend, reason, is_over: false });
+                    found.push(LogEvent::BackendDown { backend, reason, is_over: false });
                 }
-                (None, true) if was_ejected => report(LogEvent::BackendDown { backend, reason, is_over: true }),
+                (None, true) if was_ejected => found.push(LogEvent::BackendDown { backend, reason, is_over: true }),
                 (Some(since), true) => {
                     down.remove(&backend);
-                    report(LogEvent::BackendUp { backend, down: now.after(since) });
+                    found.push(LogEvent::BackendUp { backend, down: now.after(since) });
                 }
                 _ => {}
             }
         }
-        drop(down);
+        // The counters were read before: what a stop has changed is not taken.
+        if !is_end && !is_stopping() {
+            *down_before = down;
+            found.into_iter().for_each(&mut report);
+        }
+        drop(down_before);
         for counted in &mut self.counted {
             let total = (counted.kind.count)(sources);
             if total > counted.reported && (is_end || now >= counted.quiet_until) {
@@ -249,7 +262,7 @@ mod tests {
 
     fn events(watch: &mut Watch, at_s: u64, is_end: bool) -> Vec<LogEvent> {
         let mut found = Vec::new();
-        watch.look(Nanos(at_s * 1_000_000_000), is_end, |event| found.push(event));
+        watch.look(Nanos(at_s * 1_000_000_000), is_end, || false, |event| found.push(event));
         found
     }
 
@@ -287,6 +300,19 @@ mod tests {
         first.connection_up(0, 1);
         assert_eq!(events(&mut watch, 6, false), [down(true)]);
         assert_eq!(events(&mut watch, 7, false), []);
+    }
+
+    #[test]
+    fn a_proxy_that_stops_leaves_the_end_of_an_outage_to_its_successor() {
+        let mut watch = watch(1);
+        let backend = watch.sources.loops[0].clone();
+        backend.backends[0].last_loss.set(Loss::Lost as u64);
+        assert_eq!(events(&mut watch, 0, false).len(), 1);
+        backend.backends[0].connection_up(0, 1);
+        watch.look(Nanos(1_000_000_000), false, || true, |event| panic!("{event:?}"));
+        assert_eq!(events(&mut watch, 2, true), []);
+        let down: Vec<String> = watch.down.lock().unwrap().keys().cloned().collect();
+        assert_eq!(down, ["a:1"], "the successor reports that it is up");
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! The log's thread: it writes what is in the queue, and what the watch finds. If the output blocks, only this thread waits.
 
 use crate::config::{LogConfig, LogLevel};
-use crate::observe::log::event::LogEvent;
 use crate::observe::log::line::Line;
 use crate::observe::log::queue::{Entry, LogCounters, LogEntries, What};
 use crate::observe::log::watch::{LOST, Watch};
@@ -56,11 +55,9 @@ impl LogWriter {
             return;
         }
         let now: Nanos = self.clock.now();
-        let mut found = Vec::new();
-        self.watch.look(now, is_end, |event| found.push(event));
-        let is_stopping = is_end || self.is_stopping.load(Ordering::Relaxed);
-        let is_wanted = |event: &LogEvent| !is_stopping || matches!(event, LogEvent::Counted { .. });
-        for event in found.iter().filter(|event| is_wanted(event)) {
+        let (is_stopping, mut found) = (&self.is_stopping, Vec::new());
+        self.watch.look(now, is_end, || is_stopping.load(Ordering::Relaxed), |event| found.push(event));
+        for event in found {
             self.write(&event.line(), unix_now());
         }
     }
