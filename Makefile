@@ -1,6 +1,6 @@
 # The front door. Every target does its own set-up; a fresh clone needs Rust, Python 3.11 or newer and a C compiler.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-messages smoke test fuzz lint features dependencies advisories bench bench-load bench-proxy bench-instructions bench-messages bench-models calibrate pictures recording studies site build dist release clean
+.PHONY: help demo demo-messages smoke test fuzz lint features dependencies advisories bench bench-load bench-proxy bench-instructions bench-messages bench-models calibrate pictures recording studies site build dist packages release committed reproduce clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -11,6 +11,11 @@ WAYSTAGE := target/release/waystage
 BENCH_WORKLOADS ?= get pipeline multi-get-10 multi-get-50 set clients-1 clients-1000 get-4k get-128k get-512k
 BENCH_FEATURES ?= slow-requests rate-limit allowed-commands replicas-3 per-backend-32 shared-32
 DIST := target/dist
+# The packages' own build: without debug information, which packages do not have, and without this machine's paths,
+# which would make the binary another one in each folder.
+PACKAGE_BUILD = CARGO_PROFILE_RELEASE_DEBUG=none RUSTFLAGS='--remap-path-prefix=$(CURDIR)=/waystage --remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo' \
+  cargo build --release --locked --target-dir target/package --package waystage
+PACKAGED := target/package/release/waystage
 # Rust programs that only lint needs, built without optimisation: building is what takes time, not running.
 TOOLS := .tools
 CARGO_DENY := $(TOOLS)/cargo-deny-0.20.2/bin/cargo-deny
@@ -44,12 +49,15 @@ lint: $(READY) features dependencies site ## Formatting, lints, types, dependenc
 	$(VENV)/bin/ruff check
 	$(VENV)/bin/mypy
 	$(VENV)/bin/deptry .
+	$(VENV)/bin/python docs/site/check_words.py
 
 # Only the binary is checked, and only its own lints can fail: its libraries are the same in every combination.
 features: ## Check that each program builds without the others
-	for feature in proxy load cache messages simulate link; do \
+	for feature in proxy load cache messages simulate link top; do \
 	  cargo clippy --quiet --package waystage --locked --no-default-features --features $$feature -- -D warnings || exit 1; \
 	done
+	cargo clippy --quiet --package proxy --locked -- -D warnings
+	cargo clippy --quiet --package waystage --locked --no-default-features --features proxy,otlp -- -D warnings
 
 dependencies: $(CARGO_DENY) $(CARGO_MACHETE) ## Check the Rust packages: licences, sources, bans, duplicates (deny.toml), and none that is unused
 	$(CARGO_DENY) --locked check licenses bans sources
@@ -75,10 +83,11 @@ bench-proxy: build $(READY) ## What a request costs the proxy beside twemproxy, 
 	$(VENV)/bin/python tests/speed/proxy.py --proxy this=target/release/waystage $(if $(BASELINE),--proxy baseline=$(BASELINE)) --twemproxy $(BENCH_WORKLOADS:%=--workload %)
 	$(VENV)/bin/python tests/speed/proxy.py --proxy this=target/release/waystage $(BENCH_FEATURES:%=--feature %) --workload get --workload pipeline --workload set
 
-bench-instructions: build $(READY) ## Instructions and system calls of the proxy for each request, which a busy machine hardly changes; needs valgrind and strace (ten minutes)
-	RUSTFLAGS='--cfg rustix_use_libc' cargo build --release --target-dir target/callgrind -p waystage --no-default-features --features proxy
+bench-instructions: build $(READY) ## Instructions and system calls of the proxy for each request, and of the message service, which a busy machine hardly changes; needs valgrind and strace (ten minutes)
+	RUSTFLAGS='--cfg rustix_use_libc' cargo build --release --target-dir target/callgrind -p waystage --no-default-features --features proxy,load
 	$(VENV)/bin/python tests/speed/instructions.py --proxy target/callgrind/release/waystage --top 25
 	$(VENV)/bin/python tests/speed/instructions.py --proxy $(WAYSTAGE) --calls --top 6
+	$(VENV)/bin/python tests/speed/instructions.py --proxy $(WAYSTAGE) --messages --top 25
 
 bench-messages: build $(READY) ## The message service beside pgmq, beanstalkd and a plain INSERT, and with a million dead rows (ten minutes, on an idle machine)
 	$(VENV)/bin/python tests/speed/messages.py
@@ -103,21 +112,36 @@ site: $(READY) ## Build the documentation site, target/site/index.html, which wo
 build: ## The program waystage, optimised
 	cargo build --release --locked
 
+dist: packages ## Build the packages into target/dist: a wheel, two Debian packages, a bill of materials and the source archive
+	$(PYTHON) packaging/source.py $(DIST)
+
 # The binary with the proxy alone is built first, because both have the same name.
-dist: $(READY) ## Build the packages into target/dist: a wheel, two Debian packages and a bill of materials
+packages:
 	rm -rf $(DIST)
 	mkdir -p $(DIST)
-	cargo build --release --locked --package waystage --no-default-features --features proxy
-	cp $(WAYSTAGE) $(DIST)/waystage-proxy-only
-	cargo build --release --locked
-	$(VENV)/bin/python packaging/wheel.py $(WAYSTAGE) $(DIST)
-	$(VENV)/bin/python packaging/debian.py $(WAYSTAGE) $(DIST)/waystage-proxy-only $(DIST)
-	$(VENV)/bin/python packaging/sbom.py $(DIST)/waystage-sbom.cdx.json
+	$(PACKAGE_BUILD) --no-default-features --features proxy,otlp
+	cp $(PACKAGED) $(DIST)/waystage-proxy-only
+	$(PACKAGE_BUILD)
+	$(PYTHON) packaging/wheel.py $(PACKAGED) $(DIST)
+	$(PYTHON) packaging/debian.py $(PACKAGED) $(DIST)/waystage-proxy-only $(DIST)
+	$(PYTHON) packaging/sbom.py $(DIST)/waystage-sbom.cdx.json
 	rm $(DIST)/waystage-proxy-only
 
-release: dist ## The packages with their checksums, after every test of them; publishes nothing
-	cd $(DIST) && sha256sum *.whl *.deb *.json > SHA256SUMS && sha256sum --check --quiet SHA256SUMS
-	WAYSTAGE_DIST=$(abspath $(DIST)) $(VENV)/bin/python -m pytest tests/test_packages.py
+release: committed dist $(READY) ## The packages with their checksums, after every test of them; publishes nothing
+	cd $(DIST) && sha256sum *.whl *.deb *.tar.gz *.json > SHA256SUMS && sha256sum --check --quiet SHA256SUMS
+	WAYSTAGE_DIST=$(abspath $(DIST)) WAYSTAGE_BIN=$(abspath $(PACKAGED)) $(VENV)/bin/python -m pytest tests/test_packages.py tests/test_debian_packages.py
+
+# The archive has only what is committed; packages with other content would not be those of any commit.
+committed:
+	@test -z "$$(git status --porcelain)" || { echo "make release: commit or remove these changes first:"; git status --short; exit 1; }
+
+# From another folder, and so with other paths. What differs would be a path, a time or a random number in a package.
+reproduce: ## Build the packages of `make release` again from the source archive, and compare the checksums
+	rm -rf target/again && mkdir -p target/again
+	tar -xzf $(DIST)/waystage-*.tar.gz -C target/again --strip-components=1
+	$(MAKE) -C target/again packages PYTHON=$(abspath $(shell command -v $(PYTHON)))
+	cd target/again/$(DIST) && grep -v '\.tar\.gz$$' $(abspath $(DIST))/SHA256SUMS | sha256sum --check
+	rm -rf target/again
 
 # A peer of bench-models only. LINE pins other versions of our packages, so it has an environment of its own.
 $(LINE):

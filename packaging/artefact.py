@@ -12,7 +12,13 @@ VERSION: str = PROJECT["version"]
 
 
 def source_date() -> int:
-    """Return the time of the latest commit in Unix seconds. Files in packages have it, so that builds are equal."""
+    """Return the time of the latest commit in Unix seconds. Files in packages have it, so that builds are equal.
+
+    In an unpacked source archive there are no commits; `git archive` has written the time into a file there.
+    """
+    written = (ROOT / "packaging/commit-time").read_text().strip()
+    if written.isdigit():
+        return int(written)
     done = subprocess.run(
         ["git", "log", "-1", "--format=%ct"], cwd=ROOT, capture_output=True, text=True, check=True
     )

@@ -7,6 +7,8 @@ another spelling of the addresses.
 from dataclasses import dataclass, field
 from typing import Any
 
+from fault_dns import NAME, weight
+
 SERVERS = 3
 # Timeouts of the proxies. A replica that has not answered an acknowledged write may return the old value until then.
 TIMEOUT_S = 0.3
@@ -32,14 +34,31 @@ class Pool:
 
 
 @dataclass(frozen=True)
+class Route:
+    """The pool of the keys with a prefix, and what its servers receive in the place of the prefix, if it changes."""
+
+    prefix: str
+    pool: str
+    replacement: str | None = None
+
+    def document(self, suffix: str) -> dict[str, Any]:
+        """Return the route as a table of the configuration; the pool has this suffix."""
+        table = {"prefix": self.prefix, "pool": self.pool + suffix}
+        if self.replacement is None:
+            return table
+        change = {"replace-prefix": self.replacement} if self.replacement else {"strip-prefix": True}
+        return {**table, **change}
+
+
+@dataclass(frozen=True)
 class Policy:
     """One proxy. The first pool has all keys, except those of routes."""
 
     name: str
     pools: tuple[Pool, ...]
     settings: dict[str, Any] = field(default_factory=dict)
-    # Prefixes and their pools.
-    routes: tuple[tuple[str, str], ...] = ()
+    # No prefix begins with another one.
+    routes: tuple[Route, ...] = ()
     # Another process takes over, instead of reloads.
     hands_over: bool = False
     # The clients use all of them.
@@ -62,6 +81,13 @@ class Policy:
             and self.proxies == 1
             and (own.get("replicas", 1) > 1 or "failover-pool" in own)
         )
+
+    def stored_key(self, key: str) -> str:
+        """Return the key that servers receive for this key."""
+        for route in self.routes:
+            if route.replacement is not None and key.startswith(route.prefix):
+                return route.replacement + key.removeprefix(route.prefix)
+        return key
 
     def own_servers(self) -> dict[str, int]:
         """Return the numbers of servers of the pools that have their own."""
@@ -107,12 +133,19 @@ POLICIES = (
             "log-keys": "hashed",
             "slow-requests": "2ms",
             "slow-requests-per-second": 50,
+            # `fault_proxy.py` has the collector, and puts its URL here.
+            "traces": "",
+            "traces-sample": 5,
+            "traces-queue": 200,
+            "traces-keys": "plain",
+            "traces-service": "fault run",
             "clients-per-address": 500,
             "client-idle-timeout": "5m",
             "client-request-timeout": "20s",
             "client-unread-timeout": "30s",
             "tcp-keepalive": "20s",
         },
+        routes=(Route("w0", "main", "zero-"), Route("w1", "main", "")),
     ),
     Policy(
         "plain-shared",
@@ -157,6 +190,8 @@ POLICIES = (
             Pool("far", 2, {"replicas": 2}),
         ),
         {"dispatch": "per-backend", "readers": 6, "writers": 4, "queue": 5000, "part-failure": "error"},
+        # The other writer has its own keys, so a multi-get of the reader has both kinds.
+        routes=(Route("w1", "main", ""), Route("oth", "main", "rest-")),
     ),
     Policy(
         "all-least-sharded",
@@ -177,10 +212,12 @@ POLICIES = (
             Pool("shadow", 1),
         ),
         {"dispatch": "shared", "workers": 16, "multi-get": "sharded"},
+        routes=(Route("w0", "main", "a-longer-prefix-"),),
     ),
     Policy(
         "all-any-whole",
         (
+            # Its servers are those of SRV records. The DNS server has no usable answer during a part of the reloads.
             Pool(
                 "main",
                 2,
@@ -191,11 +228,20 @@ POLICIES = (
                     "failover": "on-error",
                     "hash": "xxh3_64",
                     "failover-pool": _failover(),
+                    "srv": NAME,
                 },
             ),
             Pool("failover", 1),
         ),
-        {"dispatch": "shared", "workers": 8, "multi-get": "whole", "client-buffer": "256k"},
+        {
+            "dispatch": "shared",
+            "workers": 8,
+            "multi-get": "whole",
+            "client-buffer": "256k",
+            # The address of the DNS server replaces this one.
+            "resolver": "127.0.0.1:53",
+            "resolve-every": "1s",
+        },
     ),
     Policy(
         "first-hedged",
@@ -234,7 +280,7 @@ POLICIES = (
             Pool("others", 1),
         ),
         {"records": "records", "sample": 50, "stamps": "sampled"},
-        routes=(("memtier-", "others"),),
+        routes=(Route("memtier-", "others", ""), Route("w0", "main", "zero-")),
     ),
     Policy(
         "grown-pool",
@@ -255,7 +301,7 @@ POLICIES = (
         ),
         # The replies to large multi-gets are longer than that.
         {"reply-max": "1m"},
-        routes=(("memtier-", "others"),),
+        routes=(Route("memtier-", "others"),),
     ),
     # What several proxies before the same servers may be used with: all replicas must accept a write and reads use the
     # primary, or there is one replica.
@@ -264,7 +310,7 @@ POLICIES = (
         (Pool("main", SERVERS, {"replicas": 3, "writes": "all", "reads": "primary"}), Pool("single", 2)),
         # The largest values of hostile clients are longer than that.
         {"reply-max": "600k"},
-        routes=(("w1", "single"),),
+        routes=(Route("w1", "single", "one-"),),
         proxies=2,
     ),
     Policy(
@@ -289,6 +335,7 @@ POLICIES = (
                 "allow": ["read", "touch", "write", "delete", "stats"],
             },
         },
+        routes=(Route("w0", "main", ""),),
         hands_over=True,
     ),
 )
@@ -305,7 +352,7 @@ class Spelling:
 def _servers(one: Pool, ports: dict[str, list[int]], spelling: Spelling) -> list[dict[str, Any]]:
     # The name is hashed, so that another spelling of the address does not move keys to other servers.
     return [
-        {"address": f"{spelling.host}:{port}", "name": f"{one.name}-{number}", "weight": 1 + (number == 1)}
+        {"address": f"{spelling.host}:{port}", "name": f"{one.name}-{number}", "weight": weight(number)}
         for number, port in enumerate(ports[one.name])
     ]
 
@@ -341,6 +388,8 @@ def proxy_file(
         named = {"name": one.name + spelling.suffix, **settings}
         if "servers-file" in settings:
             return {**named, "servers-file": f"{folder}/servers"}
+        if "srv" in settings:
+            return named
         return {**named, "servers": servers}
 
     document = {
@@ -355,7 +404,7 @@ def proxy_file(
     if "records" in document:
         document["records"] = f"{folder}/records"
     document["pools"] = [pool(one) for one in policy.pools]
-    document["routes"] = [{"prefix": prefix, "pool": to + spelling.suffix} for prefix, to in policy.routes]
+    document["routes"] = [route.document(spelling.suffix) for route in policy.routes]
     return document
 
 

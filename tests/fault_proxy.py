@@ -2,25 +2,32 @@
 
 import json
 import os
+import random
 import re
 import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 
+from collector import REPLIES, Collector
+from fault_dns import LIES, Dns
 from fault_policies import LOGIN, Policy, Spelling, proxy_file, servers_file, toml
 from programs import WAYSTAGE, connect, free_ports
 
 PATIENCE_S = 30.0
+# How often a proxy that looks up its servers is started again.
+STARTS = 3
 SPELLINGS = (Spelling(), Spelling(suffix="-new"), Spelling(host="localhost"), Spelling("-new", "localhost"))
 EVENTS = {
     "": "reload",
     "suffix": "reload that renames the pools",
     "host": "reload that writes addresses in another way",
     "servers": "file of servers that is no list of servers",
+    "srv": "DNS server without a usable answer",
     "hand-over": "hand-over to another process",
     "several": "two proxies use the same servers",
 }
@@ -101,6 +108,13 @@ def is_line(line: str) -> bool:
     )
 
 
+def misbehaving(seed: int) -> Callable[[], str]:
+    """Return what a collector does with one message after the other. It accepts the first."""
+    draw = random.Random(seed)
+    replies = chain(["accept"], iter(lambda: draw.choice(REPLIES), None))
+    return lambda: next(replies)
+
+
 class Proxy:
     """One proxy of a policy: a process, and those that it has replaced."""
 
@@ -114,16 +128,35 @@ class Proxy:
         self.spelling = SPELLINGS[0]
         self.file = folder / "proxy.toml"
         (folder / "login").write_text(LOGIN + "\n")
+        self.source = random.Random(self.port)
+        looked_up = [servers[pool.name] for pool in policy.pools if "srv" in pool.settings]
+        self.dns = Dns(looked_up[0], self.port) if looked_up else None
+        self.collector = Collector(misbehaving(self.port)) if "traces" in policy.settings else None
         self.write(self.spelling)
         self.former: list[Process] = []
-        self.current = Process(["--config", str(self.file)])
+        self.current = self._start()
         connect(self.port).close()
+
+    def _start(self) -> Process:
+        # On a busy machine, the lookup of a start can time out, and a start has no earlier list.
+        for _ in range(STARTS if self.dns else 0):
+            with suppress(AssertionError):
+                return Process(["--config", str(self.file)])
+        try:
+            return Process(["--config", str(self.file)])
+        except BaseException:
+            self._end_dns()
+            raise
 
     def write(self, spelling: Spelling) -> None:
         """Write the configuration file."""
         document = proxy_file(self.policy, self.servers, spelling, str(self.folder))
+        if self.collector:
+            document["traces"] = self.collector.url
         address, listen = f"127.0.0.1:{self.port}", document["listen"]
         document["listen"] = {**listen, "address": address} if isinstance(listen, dict) else address
+        if self.dns:
+            document["resolver"] = self.dns.address
         self.file.write_text(toml(document))
         if servers := servers_file(self.policy, self.servers, spelling):
             self._write_servers(servers)
@@ -153,9 +186,15 @@ class Proxy:
             self._record(EVENTS["servers"])
             self._write_servers(f"{self.reloads}: no list of servers")
             self._read_again()
+        if self.dns:
+            self._record(EVENTS["srv"])
+            self.dns.lie = self.source.choice(list(LIES))
+            self._read_again()
         self.spelling = spelling
         self.write(spelling)
         self._read_again()
+        if self.dns:
+            self.dns.lie = None
 
     def _read_again(self) -> None:
         self.reloads += 1
@@ -203,6 +242,9 @@ class Proxy:
     def end(self) -> list[str]:
         """Stop all processes; return what was wrong with their ends."""
         broken = []
+        if self.dns and self.events and not (LIES.keys() & self.dns.answers):
+            broken.append(f"the proxy has not looked its servers up: {self.dns.answers}")
+        self._end_dns()
         self.note_peak()
         self.current.process.send_signal(signal.SIGTERM)
         for process in (*self.former, self.current):
@@ -217,12 +259,21 @@ class Proxy:
                 broken += [
                     f"not a line of the log: {line[:300]}" for line in process.lines if not is_line(line)
                 ]
+        if self.collector and not self.collector.bodies:
+            broken.append("no spans have arrived at the collector")
         return broken
 
     def kill(self) -> None:
         """End all processes that still run."""
+        self._end_dns()
         for process in (*self.former, self.current):
             process.kill()
+        if self.collector:
+            self.collector.end()
+
+    def _end_dns(self) -> None:
+        if self.dns:
+            self.dns.end()
 
 
 class Proxies:

@@ -26,7 +26,7 @@ from typing import Any
 
 from fault_clients import Hostile, Reader, Writer, own_keys, value
 from fault_end import End, wait_for
-from fault_policies import POLICIES
+from fault_policies import POLICIES, Policy
 from fault_proxy import Proxies
 from fault_report import LOAD_CLIENTS, LOAD_PATIENCE_S, Report, judge, lines
 from fault_servers import Servers
@@ -110,12 +110,13 @@ def end_load(
     return dict(json.loads((folder / "load.json").read_text()))
 
 
-def store_old_values(port: int) -> None:
-    """Store a value of version 0 for each key of the writers on a server."""
+def store_old_values(policy: Policy, port: int) -> None:
+    """Store a value of version 0 for each key of the writers on a server, which has the keys as it receives them."""
     with connect(port) as stream:
         for key in (key for number in range(WRITERS) for key in own_keys(number)):
             data = value(key, 0, 50)
-            stream.sendall(f"set {key} 0 0 {len(data)}\r\n".encode() + data + b"\r\n")
+            line = f"set {policy.stored_key(key)} 0 0 {len(data)}\r\n"
+            stream.sendall(line.encode() + data + b"\r\n")
             assert stream.recv(100) == b"STORED\r\n"
 
 
@@ -148,7 +149,7 @@ def play(report: Report, folder: Path, seconds: float, seed: int, stop: threadin
     ports = [policy.all_ports(servers.ports(number)) for number in range(policy.proxies)]
     try:
         if policy.has_old_values:
-            store_old_values(ports[0]["old"][0])
+            store_old_values(policy, ports[0]["old"][0])
         proxies = Proxies(policy, ports, folder)
         time.sleep(0.5)
         report.before = proxies.resources()

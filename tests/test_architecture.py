@@ -24,28 +24,19 @@ CRATES = {
     "variates": {"quantity"},
     "key_distribution": set(),
     "convert": {"configuration", "key_distribution", "quantity"},
+    "dns": {"clock"},
     "proxy": {"clock", "configuration", "wire", "net", "records", "quantity", "key_distribution"},
     "link": {"clock"},
+    "keeper": {"clock"},
     "load": {"clock", "wire", "net", "records", "key_distribution", "variates"},
     "cache": {"clock", "wire", "net", "records"},
     "simulate": {"clock", "records"},
+    "top": {"clock", "quantity"},
     "messages": {"clock", "configuration", "net", "quantity", "records"},
-    "waystage": {
-        "clock",
-        "wire",
-        "net",
-        "records",
-        "convert",
-        "proxy",
-        "link",
-        "load",
-        "cache",
-        "simulate",
-        "quantity",
-        "key_distribution",
-        "variates",
-        "messages",
-    },
+    "waystage": set(
+        "clock wire net records convert dns proxy link load cache simulate quantity key_distribution variates "
+        "messages keeper top".split()
+    ),
     "testkit": {"clock", "cache", "net"},
 }
 DEVELOPMENT = {"testkit", "records", "wire", "cache"}
@@ -57,10 +48,11 @@ NET_MAY_USE = {"mio", "rustix", "rustls", "socket2", "thiserror"}
 # The packages that each Python package may import, besides `errors` and `runfolder`, which have no logic of a step.
 PACKAGES = {
     "runfolder": set(),
+    "outputs": set(),
     "spec": set(),
     "plan": {"spec"},
-    "testbed": {"plan", "spec"},
-    "run": {"testbed", "plan", "spec"},
+    "testbed": {"outputs", "plan", "spec"},
+    "run": set("testbed outputs plan spec".split()),
     "records": set(),
     "models": set(),
     "messages": set(),
@@ -69,7 +61,11 @@ PACKAGES = {
     "predict": {"fit", "analysis", "records", "models"},
     "report": {"predict", "fit", "analysis", "records", "models"},
     "notebook": {"report", "predict", "fit", "analysis", "records", "models"},
-    "cli": set("spec plan testbed run records models analysis fit predict report notebook".split()),
+    "live": set(),
+    "adapters": {"spec", "fit", "analysis", "records", "models"},
+    "cli": set(
+        "spec plan testbed run records models analysis fit predict report notebook adapters outputs live".split()
+    ),
 }
 SHARED = {"bounded", "errors", "program", "runfolder", "version"}
 # What a report must not import, because it would compute with it.
@@ -144,6 +140,7 @@ PROXY_LAYERS = (
         "path/leg_request",
         "path/order",
         "path/rate_limits",
+        "path/rewrite",
     },
     {"path/join", "path/journal"},
     {"replication"},

@@ -110,7 +110,7 @@ def test_pymemcache_authenticates_with_a_set(pymemcache, proxy):
     assert client.incr("none", 1) is None
     assert client.get("any") is None
     client.close()
-    proxy.wait_for("attempts of clients to authenticate failed")
+    proxy.wait_for("to authenticate failed")
 
 
 def test_a_pool_of_connections_authenticates_each(pymemcache, proxy):

@@ -100,7 +100,7 @@ def test_the_proxy_shows_the_first_steps_at_a_terminal_only(tmp_path):
     (tmp_path / "proxy.toml").write_text(
         "listen = ['127.0.0.1:0']\n[[pools]]\nname='a'\nservers=['127.0.0.1:1']\n"
     )
-    shown = at_a_terminal([WAYSTAGE, "proxy", "--config", tmp_path / "proxy.toml"], until=b"serves on")
+    shown = at_a_terminal([WAYSTAGE, "proxy", "--config", tmp_path / "proxy.toml"], until=b"listening on")
     assert "ready on" in shown and "forwards" not in shown
 
 

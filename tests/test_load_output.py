@@ -200,6 +200,59 @@ def test_metrics_are_served_during_the_run():
     assert "note: ended early, after" in out
 
 
+def test_the_seconds_file_grows_during_the_run_and_has_the_seconds_of_the_summary(tmp_path):
+    lines, summary = tmp_path / "seconds.jsonl", tmp_path / "run.json"
+    lines.write_text("of an earlier run\n")
+    with backend() as (server,):
+        arguments = [
+            "load",
+            "--server",
+            server,
+            *LOAD,
+            "--warm-up",
+            "1s",
+            "--test-time",
+            "60s",
+            "--rate",
+            "200",
+        ]
+        arguments += ["--seconds-file", lines, "--json-out-file", summary]
+        load = subprocess.Popen([str(WAYSTAGE), *map(str, arguments)], stdout=subprocess.DEVNULL)
+        try:
+            deadline = time.monotonic() + 50
+            while lines.read_text().count("}\n") < 2:
+                assert load.poll() is None and time.monotonic() < deadline, lines.read_text()
+                time.sleep(0.05)
+            load.send_signal(signal.SIGINT)
+            load.wait(timeout=60)
+        finally:
+            load.kill()
+            load.wait()
+    written = [json.loads(line) for line in lines.read_text().splitlines()]
+    seconds = json.loads(summary.read_text())["seconds"]
+    assert len(written) >= 2 and any(second["requests"] for second in written)
+    known_at_the_end = ("measured", "intended")
+    assert written == [
+        {key: value for key, value in second.items() if key not in known_at_the_end} for second in seconds
+    ]
+
+
+def test_a_run_whose_seconds_cannot_be_written_has_its_summary(tmp_path):
+    summary = tmp_path / "run.json"
+    with backend() as (server,):
+        load = ("load", "--server", server, *LOAD, "--requests", 500, "--json-out-file", summary)
+        result = run(*load, "--seconds-file", "/dev/full")
+    assert result.returncode == 0, result.stderr
+    assert result.stderr.count("note: /dev/full: ") == 1 and "later seconds are not written" in result.stderr
+    assert json.loads(summary.read_text())["totals"]["requests"] == 500
+
+
+def test_a_run_without_a_summary_leaves_no_seconds_file(tmp_path):
+    lines = tmp_path / "seconds.jsonl"
+    one_line(run("load", "--server", "127.0.0.1:1", *LOAD, "--seconds-file", lines), "127.0.0.1:1")
+    assert not lines.exists()
+
+
 def test_invalid_output_arguments_print_one_line(tmp_path):
     load = ("load", "--server", "127.0.0.1:1")
     one_line(run(*load, "--json-compat", "memtier"), "--json-out-file")
@@ -214,6 +267,11 @@ def test_invalid_output_arguments_print_one_line(tmp_path):
     )
     one_line(run(*load, "--hdr-file-prefix", tmp_path / "none" / "run"), "none/run_get.hgrm")
     one_line(run(*load, "--metrics", "nowhere"), "--metrics", "nowhere")
+    kept = ("--json-out-file", tmp_path / "kept.json")
+    one_line(run(*load, *kept, "--seconds-file", tmp_path / "none" / "s"), "none/s")
+    assert not (tmp_path / "kept.json").exists()
+    search = ("load", "saturate", *load[1:], "--objective", "p99=1ms")
+    one_line(run(*search, "--seconds-file", tmp_path / "s"), "--seconds-file")
 
 
 def test_a_search_says_how_long_it_takes():

@@ -13,7 +13,7 @@ from test_programs import serving
 
 IDLE = int(os.environ.get("WAYSTAGE_IDLE", "300"))
 POLLS = int(os.environ.get("WAYSTAGE_POLLS", "100"))
-# Upper limits, with room for the allocator; docs/messages-operation.md has the measured figures.
+# Upper limits, with room for the allocator; docs/messages-limits.md has the measured figures.
 IDLE_BYTES_MAX = 24_000
 POLL_BYTES_MAX = 80_000
 

@@ -206,3 +206,69 @@ def places(port, listeners):
     found = {key: listener.port for listener in listeners for key in listener.keys}
     assert sorted(found) == sorted(KEYS)
     return found
+
+
+# What ModifyKeyRoute of mcrouter does to keys with a prefix, by its settings, and to an example of such a key.
+CHANGES = {
+    "strip/": ({"replace_key_prefix": "strip/"}, "strip/x", "x"),
+    "replace/": ({"replace_key_prefix": "replace/", "ensure_key_prefix": "new/"}, "replace/x", "new/x"),
+    "ensure/": ({"ensure_key_prefix": "in/"}, "ensure/x", "in/ensure/x"),
+    "twice/": ({"ensure_key_prefix": "twice/in/"}, "twice/x", "twice/in/twice/x"),
+    "twice/in/other/": ({}, "twice/in/other/x", "twice/in/other/x"),
+    "place/": ({"ensure_key_prefix": "over/", "modify_inplace": True}, "place/x", "over//x"),
+    "part/": ({"replace_key_prefix": "part/of/"}, "part/x", "part/x"),
+}
+
+
+def test_keys_are_changed_and_placed_as_by_mcrouter(tmp_path):
+    """Servers receive the changed keys, and those are hashed: a pool that does not change them agrees."""
+    listeners = {pool: [Listener(socket.create_server(("127.0.0.1", 0))) for _ in range(4)] for pool in "AB"}
+    pools = {
+        pool: {"servers": [f"127.0.0.1:{listener.port}" for listener in own]}
+        for pool, own in listeners.items()
+    }
+    policies = {
+        prefix: {"type": "ModifyKeyRoute", "target": "PoolRoute|B", **change}
+        for prefix, (change, _, _) in CHANGES.items()
+    }
+    route = {"type": "PrefixSelectorRoute", "policies": policies, "wildcard": "PoolRoute|A"}
+    (tmp_path / "mcrouter.json").write_text(json.dumps({"pools": pools, "route": route}))
+    (tmp_path / "plain.json").write_text(json.dumps({"pools": pools, "route": "PoolRoute|B"}))
+    (port,) = free_ports(1)
+    for name in ("mcrouter", "plain"):
+        assert run(f"waystage proxy convert {name}.json > {name}.toml", tmp_path) == ""
+        checked = run(f"waystage proxy --check --config {name}.toml --listen 127.0.0.1:{port}", tmp_path)
+        assert "invalid" not in checked and "pool     B: 4 servers, ch3" in checked, checked
+    numbered = {
+        key + str(number): changed + str(number)
+        for _, key, changed in CHANGES.values()
+        for number in range(40)
+    }
+    # These two depend on what follows the prefix of the policy.
+    numbered |= {f"part/of/{number}": f"{number}" for number in range(40)}
+    numbered |= {f"twice/in/{number}": f"twice/in/{number}" for number in range(40)}
+    keys = " ".join(set(numbered.values()))
+    printed = json.loads(run(f"waystage proxy route --config plain.toml --json {keys}", tmp_path))
+    places = {route["key"]: int(route["primary"].rpartition(":")[2]) for route in printed["keys"]}
+    assert len(set(places.values())) == 4
+    proxy = subprocess.Popen(
+        [WAYSTAGE, "proxy", "--config", "mcrouter.toml", "--listen", f"127.0.0.1:{port}"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert "ready on" in proxy.stdout.readline()
+        with connect(port) as client, client.makefile("rb") as replies:
+            for key in [*numbered, "else"]:
+                client.sendall(f"get {key}\r\n".encode())
+                assert replies.readline() == b"END\r\n"
+        received = {listener.port: listener.keys for own in listeners.values() for listener in own}
+        expected = {place: {key for key, own in places.items() if own == place} for place in places.values()}
+        assert {place: received[place] for place in expected} == expected
+        assert set().union(*(listener.keys for listener in listeners["A"])) == {"else"}
+    finally:
+        end(proxy)
+        for own in listeners.values():
+            for listener in own:
+                listener.close()

@@ -146,6 +146,7 @@ ENDING = [
     ["records", "dump", "none.way"],
     ["simulate", "none.json"],
     ["health", "CLOSED"],
+    ["top", "CLOSED", "--interval", "100ms"],
     ["completions", "bash"],
     ["--help"],
 ]

@@ -48,7 +48,15 @@ def test_every_example_of_the_page_runs(tmp_path):
     kinds = re.findall(r"SHOWN (\w+)", shown)
     assert kinds == [
         *("OpenedRun", "DataFrame", "DataFrame", "DataFrame", "list", "Series", "dict"),
-        *("LayerChart", "ComparedRuns", "DataFrame", "DataFrame"),
+        *(
+            "LayerChart",
+            "ComparedRuns",
+            "BuiltExperiment",
+            "DataFrame",
+            "OpenedRun",
+            "DataFrame",
+            "DataFrame",
+        ),
     ], shown
     assert "no figure 'thruput'; did you mean 'throughput'?" in shown
     files = {path.name: path.read_text().splitlines() for path in Path(tmp_path, "numbers").iterdir()}

@@ -1,4 +1,4 @@
-"""Each package is installed into an empty environment, and does its main job there.
+"""The wheel is installed into an empty environment, and does its main job there; the files of all packages are right.
 
 The packages are those in WAYSTAGE_DIST, as `make release` sets it, or are built here from the release binary.
 """
@@ -10,21 +10,20 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import time
+import tarfile
 import zipfile
 from pathlib import Path
 
 import artefact
-import debian
 import pytest
 import sbom
+import source
 import wheel
-from programs import ROOT, WAYSTAGE, free_ports, missing
+from programs import ROOT, WAYSTAGE, missing
 
 from waylab.cli.shipped import SHIPPED
 
 UNITS = sorted((ROOT / "packaging/systemd").glob("*.service"))
-PATIENCE_S = 60.0
 
 
 def run(*command, **more) -> str:
@@ -37,15 +36,13 @@ def run(*command, **more) -> str:
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory) -> Path:
-    """Return a folder with all packages."""
+    """Return a folder with the packages, of which the Debian ones are tested in `test_debian_packages.py`."""
     given = os.environ.get("WAYSTAGE_DIST")
     if given:
         return Path(given)
     folder = tmp_path_factory.mktemp("dist")
     wheel.build(WAYSTAGE, folder)
-    # Here the proxy's package has the whole binary: only `make dist` builds the proxy alone.
-    for package in ("waystage", "waystage-proxy"):
-        debian.build(package, WAYSTAGE, folder)
+    source.build(folder)
     return folder
 
 
@@ -76,6 +73,8 @@ def test_the_wheel_has_both_commands_and_measures(environment, tmp_path):
     assert Path(where.strip()).is_relative_to(environment.parent)
     assert run(environment / "waystage", "--version") == f"waystage {artefact.VERSION}\n"
     assert "trials, about" in run(environment / "waylab", "plan", "demo", cwd=tmp_path, env=variables)
+    shown = run(environment / "waylab", "demo", "--help", cwd=tmp_path, env=variables)
+    assert "waylab run demo" in " ".join(shown.split())
     # Without the variable and without `waystage` on the path: the lab finds the one of its own wheel.
     out = run(environment / "waylab", "run", "smoke", cwd=tmp_path, env=variables)
     report = only(tmp_path, "results/*/report.html")
@@ -93,65 +92,35 @@ def test_the_wheel_is_complete_and_the_same_each_time(packages, tmp_path):
     assert first.read_bytes() == second.read_bytes()
 
 
-def unpacked(package: Path, root: Path) -> Path:
-    """Install a package with dpkg into an empty system, and return its root."""
-    for name in ("var/lib/dpkg/updates", "var/lib/dpkg/info", "usr/bin"):
-        (root / name).mkdir(parents=True)
-    (root / "var/lib/dpkg/status").write_text("")
-    run("dpkg", f"--root={root}", "--force-not-root", "--force-depends", "--install", package)
-    # What the package depends on: the C library and its loader, from this system.
-    for line in run("ldd", root / "usr/bin/waystage").splitlines():
-        for library in re.findall(r"(/\S+)", line):
-            target = root / library.lstrip("/")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(os.path.realpath(library), target)
-            target.chmod(0o755)
-    return root
+def test_the_source_archive_has_every_file_and_builds_the_same_wheel_without_git(packages, tmp_path):
+    first, second = (source.build(tmp_path / name) for name in "ab")
+    assert first.read_bytes() == second.read_bytes()
+    tarfile.open(only(packages, "waystage-*.tar.gz")).extractall(tmp_path, filter="data")
+    tree = tmp_path / source.NAME
+    found = {str(path.relative_to(tree)) for path in tree.rglob("*") if not path.is_dir()}
+    assert found == set(run("git", "ls-tree", "-r", "--name-only", "-z", "HEAD", cwd=ROOT).split("\0")) - {""}
+    # The folder is outside the clone, so nothing in it can ask git for the time of the commit.
+    run(sys.executable, tree / "packaging/wheel.py", WAYSTAGE, tmp_path, cwd=tmp_path)
+    ours, theirs = wheel.build(WAYSTAGE, tmp_path / "c"), only(tmp_path, "*.whl")
+    # Changes without a commit are in our wheel only.
+    if run("git", "status", "--porcelain", "waylab", "experiments", "README.md", cwd=ROOT) == "":
+        assert ours.read_bytes() == theirs.read_bytes()
+    assert {one.date_time for one in zipfile.ZipFile(ours).infolist()} == {
+        one.date_time for one in zipfile.ZipFile(theirs).infolist()
+    }
 
 
-@pytest.mark.parametrize("package", ["waystage", "waystage-proxy"])
-def test_a_debian_package_serves_in_an_empty_system(packages, package, tmp_path):
-    if missing("dpkg", "dpkg-deb") or os.geteuid() != 0:
-        pytest.skip("needs dpkg, and root for chroot")
-    root = unpacked(only(packages, f"{package}_*.deb"), tmp_path / "root")
-    inside = ["chroot", str(root), "/usr/bin/waystage"]
-    assert "listen   127.0.0.1:11311" in run(
-        *inside, "proxy", "--check", "--config", "/etc/waystage/proxy.toml"
-    )
-    server, proxy, metrics = free_ports(3)
-    addresses = ["--listen", f"127.0.0.1:{proxy}", "--metrics", f"127.0.0.1:{metrics}"]
-    commands = [
-        [str(WAYSTAGE), "cache", "--listen", f"127.0.0.1:{server}"],
-        [*inside, "proxy", "--server", f"127.0.0.1:{server}", *addresses],
-    ]
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    started = [subprocess.Popen(command, **quiet) for command in commands]
-    try:
-        deadline = time.monotonic() + PATIENCE_S
-        health = [*inside, "health", f"127.0.0.1:{metrics}"]
-        while subprocess.run(health, capture_output=True, check=False).returncode != 0:
-            assert time.monotonic() < deadline, "the proxy does not become ready"
-            time.sleep(0.1)
-        load = [
-            "load",
-            "--server",
-            f"127.0.0.1:{proxy}",
-            "--requests",
-            "1000",
-            "--key-maximum",
-            "100",
-            "--quiet",
-        ]
-        assert "VALID" in run(WAYSTAGE, *load)
-    finally:
-        for process in started:
-            process.terminate()
-            process.wait()
-    assert subprocess.run(health, capture_output=True, check=False).returncode == 1, "nothing serves any more"
-    pages = {path.name for path in (root / "usr/share/man/man1").iterdir()}
-    assert {"waystage.1.gz", "waystage-proxy.1.gz", "waystage-proxy-route.1.gz"} <= pages
-    for name in debian.SHELLS.values():
-        assert "proxy" in (root / name).read_text()
+@pytest.mark.skipif(
+    "WAYSTAGE_DIST" not in os.environ, reason="only packages of `make dist` are built for others"
+)
+def test_no_package_names_a_folder_of_the_machine_that_built_it(packages, tmp_path):
+    checked = 0
+    for package in packages.glob("*.deb"):
+        run("dpkg-deb", "--extract", package, tmp_path / package.stem)
+        checked += 1
+        binary = (tmp_path / package.stem / "usr/bin/waystage").read_bytes()
+        assert str(ROOT).encode() not in binary and str(Path.home()).encode() + b"/.cargo" not in binary
+    assert checked == 2
 
 
 def test_the_completion_of_bash_knows_the_flags(tmp_path):
@@ -207,6 +176,23 @@ def test_the_container_has_no_shell_no_root_and_a_health_check():
     for line in lines:
         if line.startswith("COPY ") and "--from" not in line:
             assert all((ROOT / name).exists() for name in line.split()[1:-1])
+
+
+def test_the_container_builds_from_what_it_copies(tmp_path):
+    lines = (ROOT / "packaging/Containerfile").read_text().splitlines()
+    copied = [line.split()[1:-1] for line in lines if line.startswith("COPY ") and "--from" not in line]
+    for name in (name for names in copied for name in names):
+        source_path, target = ROOT / name, tmp_path / Path(name).name
+        if source_path.is_dir():
+            shutil.copytree(source_path, target, ignore=shutil.ignore_patterns("target"))
+        else:
+            shutil.copyfile(source_path, target)
+    # All crates of the workspace are there, and none includes a file from outside of what was copied.
+    run("cargo", "metadata", "--locked", "--offline", "--format-version", "1", cwd=tmp_path)
+    for path in tmp_path.glob("crates/*/src/**/*.rs"):
+        text = path.read_text().split("#[cfg(test)]")[0]
+        for name in [] if path.name == "tests.rs" else re.findall(r'include_(?:str|bytes)!\("([^"]+)"', text):
+            assert (path.parent / name).is_file(), f"{path}: {name}"
 
 
 def test_the_bill_of_materials_names_every_package_of_the_binary():

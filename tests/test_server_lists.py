@@ -132,7 +132,32 @@ BAD = {
     "garbage": ("\x00\x01{]\n", "line 1"),
     "a thousand": ("".join(f"10.0.{n // 250}.{n % 250}:1\n" for n in range(1000)), "more than 250 servers"),
     "too few": ("127.0.0.1:1\n", "replicas"),
+    "a weight": ("127.0.0.1:1\n127.0.0.1:2:0\n", 'line 2: "127.0.0.1:2": weight = 0: give a number'),
 }
+
+
+def check(file):
+    """Run --check; returns its exit code and its output."""
+    command = [str(WAYSTAGE), "proxy", "--check", "--config", str(file)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_check_shows_where_servers_come_from_and_names_the_line_of_a_wrong_one(tmp_path):
+    listed, file = tmp_path / "servers", tmp_path / "proxy.toml"
+    write(listed, "127.0.0.1:1\n# comment\ncache.test:2:3\n")
+    file.write_text(PROXY.format(port=1, metrics=2, file=listed) + 'resolve = "all"\n')
+    code, output = check(file)
+    assert code == 0, output
+    assert f"  servers  2 servers found in {listed}\n" in output, output
+    names = "each address of a host name is a server: 1 host name, not resolved by --check"
+    assert f"  resolve  {names}\n" in output, output
+    write(listed, "127.0.0.1:1\n# comment\n127.0.0.1:2:1001\n")
+    expected = (
+        f'servers-file = "{listed}": line 3: "127.0.0.1:2": weight = 1001: give a number from 1 to 1000'
+    )
+    code, output = check(file)
+    assert code == 2 and f"proxy.toml:7: {expected}" in output, output
 
 
 def test_a_file_that_cannot_be_used_is_one_line_and_changes_nothing(tmp_path):
@@ -145,12 +170,12 @@ def test_a_file_that_cannot_be_used_is_one_line_and_changes_nothing(tmp_path):
     with memcached(*addresses), proxy(file, port) as (process, log):
         for count, (text, expected) in enumerate(BAD.values(), 1):
             write(listed, text)
-            line = log.wait_for("pool main keeps its servers")
+            line = log.wait_for("pool main keeps its previous servers")
             assert expected in line, line
             assert servers_of(port) == addresses
             assert metric(metrics, "waystage_server_list_failures_total") == count
         listed.unlink()
-        assert "No such file" in log.wait_for("pool main keeps its servers")
+        assert "No such file" in log.wait_for("pool main keeps its previous servers")
         # A reload of the configuration keeps the servers, too, and does not log the same problem again.
         file.write_text(file.read_text() + "failures = 5\n")
         process.send_signal(signal.SIGHUP)
@@ -162,7 +187,7 @@ def test_a_file_that_cannot_be_used_is_one_line_and_changes_nothing(tmp_path):
         until("other servers", lambda: servers_of(port) == addresses[::-1])
         listed.unlink()
         listed.symlink_to("/dev/full")
-        assert "not a file" in log.wait_for("pool main keeps its servers")
+        assert "not a file" in log.wait_for("pool main keeps its previous servers")
         assert servers_of(port) == addresses[::-1]
 
 
@@ -186,7 +211,7 @@ def test_a_name_is_one_server_at_each_address(tmp_path):
             until("other servers", lambda: servers_of(port) == [f"127.0.0.4:{server}"])
             assert metric(metrics, "waystage_server_list_changes_total") == 1
             hosts.write_text("127.0.0.1 localhost\n")
-            assert "cannot be resolved" in log.wait_for("pool main keeps its servers")
+            assert "cannot be resolved" in log.wait_for("pool main keeps its previous servers")
             assert servers_of(port) == [f"127.0.0.4:{server}"]
         refused = subprocess.run(
             [*inside, str(WAYSTAGE), "proxy", "--config", str(file)],
@@ -210,7 +235,7 @@ def test_names_of_a_refused_list_or_reload_are_looked_up_again(tmp_path):
     with proxy(file, port, inside) as (process, log):
         # A list waits for a name that has no address yet.
         write(listed, f"a.test:{server}\nb.test:{server}\n")
-        assert "cannot be resolved" in log.wait_for("pool main keeps its servers")
+        assert "cannot be resolved" in log.wait_for("pool main keeps its previous servers")
         hosts.write_text("127.0.0.1 localhost\n127.0.0.2 a.test\n127.0.0.3 b.test\n")
         until("two", lambda: servers_of(port) == [f"127.0.0.2:{server}", f"127.0.0.3:{server}"])
         # A reload that fails for another reason looks the names up, but does not hide their other addresses.
@@ -242,7 +267,7 @@ def test_pools_with_one_name_keep_their_weights_and_changes_of_operators_are_no_
     file.write_text(text + '[[routes]]\nprefix = "o"\npool = "other"\n')
     with proxy(file, port, inside) as (_, log):
         hosts.write_text("127.0.0.1 localhost\n")
-        log.wait_for("pool other keeps its servers")
+        log.wait_for("pool other keeps its previous servers")
         command = ["drain", f"127.0.0.2:{server}", "--pool", "main", "--control", str(control)]
         subprocess.run([str(WAYSTAGE), "proxy", *command], check=True, capture_output=True)
         assert "weight" not in log.wait_for("reloaded the configuration")

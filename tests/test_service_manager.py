@@ -73,7 +73,7 @@ def test_the_start_each_reload_and_the_end_are_reported(manager, tmp_path):
     (port,) = free_ports(1)
     file = write(tmp_path / "proxy.toml", port)
     with running_proxy(file, NOTIFY_SOCKET=manager.name) as (process, log):
-        assert manager.receive() == {"READY": "1", "STATUS": f"serves on 127.0.0.1:{port}"}
+        assert manager.receive() == {"READY": "1", "STATUS": f"listening on 127.0.0.1:{port}"}
         connect(port).close()
         for more, status in [
             ("client-window = 7\n", ""),
@@ -89,7 +89,7 @@ def test_the_start_each_reload_and_the_end_are_reported(manager, tmp_path):
             assert begun_us <= int(reloading.pop("MONOTONIC_USEC")) <= now_us and reloading == {}
             ready = manager.receive()
             assert ready["READY"] == "1"
-            assert re.fullmatch(f"serves on 127.0.0.1:{port}{status}", ready["STATUS"]), ready
+            assert re.fullmatch(f"listening on 127.0.0.1:{port}{status}", ready["STATUS"]), ready
         process.send_signal(signal.SIGTERM)
         assert manager.receive() == {"STOPPING": "1"}
     assert not any("service manager" in line for line in log.lines)

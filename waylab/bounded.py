@@ -90,7 +90,11 @@ def read_json(path: Path) -> Any:
         FileNotFoundError: when there is no such file.
         UnreadableError: when it cannot be read, is no JSON, too large or too deep.
     """
-    text = read_text(path, JSON_BYTES_MAX)
+    return parse_json(read_text(path, JSON_BYTES_MAX))
+
+
+def parse_json(text: str) -> Any:
+    """Parse a JSON text as `read_json` does, with the same errors."""
     try:
         return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_distinct)
     except RecursionError:

@@ -93,8 +93,8 @@ class Browser:
                 assert "error" not in answer, f"{method}: {answer['error']}"
                 return answer["result"]
 
-    def open(self, path: Path, width: int = 1200, dark: bool = False, ready: str = "true") -> None:
-        """Open a page of the file system and wait until the expression `ready` is true in it."""
+    def open(self, path: Path | str, width: int = 1200, dark: bool = False, ready: str = "true") -> None:
+        """Open a page of the file system, or an address, and wait until the expression `ready` is true in it."""
         self.errors.clear()
         self.requests.clear()
         self.call(
@@ -106,7 +106,7 @@ class Browser:
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", media="screen", features=[scheme])
-        self.call("Page.navigate", url=path.resolve().as_uri())
+        self.call("Page.navigate", url=path if isinstance(path, str) else path.resolve().as_uri())
         deadline = time.monotonic() + _TIMEOUT_S
         while not self.value(f"document.readyState === 'complete' && Boolean({ready})"):
             assert time.monotonic() < deadline, f"{path}: {ready} does not come true; errors: {self.errors}"

@@ -94,7 +94,7 @@ def test_a_large_difference_does_not_stop_the_run():
         (lambda: StoppingRule(blocks_max=2), "below 3"),
         (lambda: StoppingRule(budget_s=0), "budget must be above 0"),
         (lambda: StoppingRule(precision=-1), "precision: must be above 0"),
-        (lambda: StoppingRule(confirmations=-1), "confirmations from 0 on"),
+        (lambda: StoppingRule(confirmations=-1), "confirmations must be 0 or more"),
         (lambda: log_ratios([1.0], [1.0, 2.0]), "are no pairs"),
         (lambda: log_ratios([0.0], [1.0]), "above zero"),
         (lambda: equivalence_p(contrast_of_mean([0.0, 0.1, 0.2]), 0), "margin must be above 0"),

@@ -8,6 +8,7 @@ import pytest
 
 from waylab.analysis.across.contrasts.versions import MARGIN, METRICS
 from waylab.cli import main
+from waylab.cli.main import _parser
 
 
 def outcome(capsys, *arguments):
@@ -24,7 +25,7 @@ def outcome(capsys, *arguments):
     [
         ([], "the following arguments are required: COMMAND"),
         (["fly"], "invalid choice"),
-        (["run"], "no specification is given; `waylab run demo` measures a proxy"),
+        (["run"], "no specification is given; `waylab demo` measures a proxy"),
         (["run", "none.toml"], "none.toml: no such specification"),
         (["run", "a.toml", "--resume", "b"], "give either a specification or --resume"),
         (["run", "--resume", "none"], "none: no such run folder"),
@@ -46,6 +47,13 @@ def test_bad_input(capsys, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     code, out, err = outcome(capsys, *arguments)
     assert code == 2 and out == "" and err.startswith("waylab: ") and message in err and err.count("\n") == 1
+
+
+def test_the_demonstration_is_a_run_of_demo():
+    demo, run = (vars(_parser().parse_args(arguments)) for arguments in (["demo"], ["run", "demo"]))
+    assert {key: value for key, value in demo.items() if key != "command"} == {
+        key: value for key, value in run.items() if key != "command"
+    }
 
 
 def test_an_error_in_a_specification_prints_one_line(capsys, tmp_path, spec_path):

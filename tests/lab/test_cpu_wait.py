@@ -91,6 +91,17 @@ def test_hosts_that_their_quota_limits_need_a_quiet_machine():
     assert _foreign(0.1, 0.2, hosts).passed
 
 
+def test_paced_hosts_need_a_quiet_machine():
+    hosts = LinkUse(waited_share={"proxy": 0.0}, throttled_share={"proxy": 0.0}, paced=["proxy"])
+    gate = _foreign(0.5, 0.2, hosts)
+    assert (
+        not gate.passed
+        and gate.text == "50 % of the machine for other programs, while proxy paced itself, limit 20 %"
+    )
+    assert _foreign(0.1, 0.2, hosts).passed
+    assert not _foreign(None, 0.2, hosts).passed and not _foreign(-0.5, 0.2, hosts).passed
+
+
 def test_sums_over_threads_never_decrease(tmp_path):
     def thread(pid, tid, used, waited):
         folder = tmp_path / pid / "task" / tid

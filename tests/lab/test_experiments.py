@@ -22,8 +22,11 @@ LONGEST_S = {
     "baseline-network": 300,
     "null": 420,
     "predict": 180,
-    "capacity-fit": 60,
-    "capacity": 240,
+    "capacity-fit": 250,
+    "capacity": 850,
+    "own-memcached": 60,
+    "own-postgresql": 60,
+    "three-hosts": 180,
 }
 STUDIES = ("asl15", "asl16", "asl18")
 # The studies give no numbers for these, or their question is not about a number.
@@ -154,4 +157,6 @@ def test_the_demonstration_shows_every_key():
     parts |= {"scale": Scale, "compare": Compare}
     keys = [key for name, settings in parts.items() for key in setting_keys(settings, f"{name}.")]
     keys = [key for key in keys if key not in ("testbed.hosts", "scale.levels")]
+    # In place of a name that the user chooses, the table that has it.
+    keys = [key.removesuffix(".*") for key in keys]
     assert [key for key in keys if f"{key.rsplit('.', 1)[1]} = " not in text] == []

@@ -163,7 +163,7 @@ def test_no_forged_value_of_a_trial_goes_unnoticed(copied, name, kind):
 # Of a part, only what the merged summary adds up or repeats is read.
 NOT_READ_OF_A_PART = re.compile(
     r"load-0\.json (format|throughput_per_s|reasons.*|errors.*|(measure_|started_).*"
-    r"|totals\.achieved_share|operations\..*\.(mean_ns|std_ns)|seconds\[\]\.(mean_ns|p99_ns|measured|second|histograms(\.\w+)?))"
+    r"|totals\.achieved_share|operations\..*\.(mean_ns|std_ns|percentiles(\.[\d.]+)?)|seconds\[\]\.(mean_ns|p99_ns|measured|second|histograms(\.\w+)?))"
 )
 
 _BRACKETS = re.compile(r"\[\d+\]")

@@ -3,6 +3,7 @@
 Otherwise (no root, no kernel feature) the tests check the refusal: one line that says what to do.
 """
 
+import csv
 import ctypes
 import dataclasses
 import json
@@ -25,7 +26,7 @@ from waylab.run import create_run
 from waylab.runfolder.files import read_run, read_trial
 from waylab.spec import Assignment, HostSettings, Load, System, TestbedSettings
 from waylab.testbed import Machine, check_requirements, open_testbed
-from waylab.testbed.netns import cgroups, links, namespaces
+from waylab.testbed.netns import cgroups, link_processes, links, namespaces
 from waylab.testbed.netns.owner import Owner, owner_of, this_process
 
 SPEC = """
@@ -204,6 +205,19 @@ def test_a_program_emulates_a_whole_link_and_ends_with_the_testbed(tmp_path, mon
     assert link_programs(tmp_path) == []
 
 
+def test_a_program_without_links_is_refused(tmp_path, monkeypatch):
+    without = tmp_path / "waystage"
+    without.write_text("#!/bin/sh\necho \"error: unrecognized subcommand 'link'\" >&2\nexit 2\n")
+    without.chmod(0o755)
+    settings = dataclasses.replace(hosts(far=HostSettings(delay_ms=5.0)), links="process")
+    if not can_emulate(settings):
+        return
+    monkeypatch.setattr(link_processes, "find_waystage", lambda: without)
+    message = r"link-far: the program that emulates the link of far ended with 2: error: unrecognized subcommand 'link'"
+    with pytest.raises(LabError, match=message), emulated(settings, tmp_path):
+        pass
+
+
 def link_programs(tmp_path):
     """Return the programs that emulate links: their counters are in the folder of the test."""
     found = []
@@ -343,6 +357,31 @@ def test_a_run_on_emulated_hosts_records_the_host_of_every_process(fake, tmp_pat
         str(trial / name) for name in ("load-0.json", "load-1.json")
     ]
     assert 0 < result.generators_overlap <= 1
+
+
+@pytest.mark.parametrize(("proxies", "factor"), [(1, "25"), (2, "50")])
+def test_the_proxies_of_a_paced_host_slow_themselves_down(fake, tmp_path, proxies, factor):
+    paced = SPEC.replace(
+        "client = { up_mbit = 40, cores = 2 }", "client = {}\nslow = { cores = 0.2, paced = true }"
+    )
+    paced = paced.replace('proxy = ["client"]', 'proxy = ["slow"]').replace(
+        "[testbed]", f"[system.proxy]\ncount = {proxies}\n[testbed]\ntime_scale = 5"
+    )
+    path = tmp_path / "paced.toml"
+    path.write_text(paced)
+    if not can_emulate(hosts(client=HostSettings(), server=HostSettings(down_mbit=1.0, cores=1.0))):
+        return
+    campaign = create_run(path, tmp_path / "results")
+    campaign.run(lambda step: None)
+    (planned,) = read_run(campaign.directory).plan
+    result = read_trial(campaign.directory, planned.id)
+    commands = {process.name: process.command for process in result.processes}
+    found = [commands[name] for name in commands if name.startswith("proxy")]
+    # Their loops share a twenty-fifth of a core.
+    assert [command[command.index("--slow-down") + 1] for command in found] == [factor] * proxies
+    assert result.testbed.links["slow"].paced and not result.testbed.links["server"].paced
+    rows = csv.DictReader((campaign.directory / "trials" / planned.id / "hosts.csv").read_text().splitlines())
+    assert all(float(row["throttled_s"]) == 0 for row in rows if row["host"] == "slow"), "no quota stops it"
 
 
 REFUSAL = (

@@ -1,5 +1,6 @@
 """The data frames of a run: the numbers of analysis.json, of the load's summary and of the records, in seconds."""
 
+import shutil
 import sys
 
 import numpy as np
@@ -82,6 +83,21 @@ def test_records_have_the_stamps_and_intervals_of_the_files(opened, reported):
     trial = next(one for one in read_analysis(reported).trials if one.id == first.id)
     assert total_s == pytest.approx(trial.measured().stages["all"].stages["total"].mean_ns / 1e9)
     assert set(opened.records("load")["trial"]) == set(opened.trials["trial"])
+
+
+def test_a_damaged_record_file_leaves_out_its_trial_only(reported, tmp_path):
+    copied = shutil.copytree(reported, tmp_path / "run")
+    first, second, *others = read_run(copied).plan
+    (path,) = (copied / "trials" / first.id / "records").glob("proxy*.way")
+    path.write_bytes(path.read_bytes()[:-5])
+    run = waylab.open(copied)
+    with pytest.warns(UserWarning, match=rf"^trial {first.id} is left out: .*{path.name}: "):
+        found = run.records("proxy")
+    assert set(found["trial"]) == {second.id, *(one.id for one in others)}
+    with pytest.raises(waylab.LabError, match=rf"^trial {first.id}: .*{path.name}: "):
+        run.records("proxy", trial=first.id)
+    # The load's records of this trial are whole.
+    assert set(run.records("load")["trial"]) == {one.id for one in read_run(copied).plan}
 
 
 def test_every_figure_of_the_report_is_a_valid_chart(opened):

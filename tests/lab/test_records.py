@@ -83,7 +83,10 @@ def broken_rows():
         (record_bytes("proxy", stamped())[:-1], "has no footer"),
         (record_bytes("proxy", stamped())[:-32], "has no footer"),
         (record_bytes("proxy", stamped(), format="other/1"), "format is 'other/1'"),
-        (record_bytes("proxy", stamped(), row_bytes=96), "says 96 bytes a row, its fields make 104"),
+        (
+            record_bytes("proxy", stamped(), row_bytes=96),
+            "states 96 bytes for a row, but its fields have 104",
+        ),
         (record_bytes("proxy", stamped(), stamps=["received"]), "has 1 stamps, proxy has 8"),
         (record_bytes("proxy", stamped(), fields=[["connection", "zz"]]), "does not describe rows"),
         (record_bytes("proxy", stamped(), program="other"), "was written by 'other'"),
@@ -101,7 +104,7 @@ def test_damaged_files_raise_one_line(tmp_path, content, message):
 def test_a_footer_with_another_row_count_is_refused(tmp_path):
     content = bytearray(record_bytes("proxy", stamped()))
     content[-24:-16] = (9).to_bytes(8, "little")
-    with pytest.raises(RecordsError, match="footer says 9 rows, there is room for 3"):
+    with pytest.raises(RecordsError, match="footer states 9 rows, but the file has room for 3"):
         read_records(write(tmp_path, bytes(content)))
 
 

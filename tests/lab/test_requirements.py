@@ -289,3 +289,23 @@ def test_the_doctor_checks_everything_and_changes_nothing(capsys):
     out = capsys.readouterr().out
     for name in ("root", *NEEDED, "quotas", "cores", "governor", "steal"):
         assert f" {name} " in out
+
+
+def test_a_paced_host_needs_no_quota_but_a_proxy_that_can_become_slower():
+    paced = settings({"cores": 2.0}, {"cores": 0.002, "paced": True}, time_scale=4)
+    proxied = {"load": ("a",), "proxy": ("b",), "backends": ("a",)}
+    check_requirements(paced, (ATrial(**proxied, kind="proxy"),), AMachine(2))
+    others = [
+        (ATrial(**proxied, kind="nutcracker"), "runs proxy of another program; only `waystage proxy`"),
+        (ATrial(**proxied | {"backends": ("b",)}, kind="proxy"), "runs backends of another program"),
+        (ATrial(load=("b",), backends=("a",)), "runs load of another program"),
+    ]
+    for trial, text in others:
+        with pytest.raises(LabError, match=rf"^testbed\.hosts\.b\.paced: the host {text}.*\bproxy on a host"):
+            check_requirements(paced, (trial,), AMachine(2))
+    for cores, text in (({}, "no limit of cores"), ({"cores": 40.0}, "10 cores")):
+        described = settings({"cores": 2.0}, {"paced": True} | cores, time_scale=4)
+        with pytest.raises(
+            LabError, match=rf"b\.paced: the host has {text} of this machine, its proxy has 1 loops"
+        ):
+            check_requirements(described, (ATrial(**proxied, kind="proxy"),), AMachine(20))

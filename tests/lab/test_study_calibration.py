@@ -34,16 +34,16 @@ CALIBRATED = STUDY.replace("[changes.load]", HOSTS + "[changes.load]")
 def searched(tmp_path, monkeypatch):
     """Search with a middleware whose throughput is a function of its cores; return the study and the shares tried."""
 
-    def search(throughput, measured=True, narrowed=None):
-        """`narrowed` is the throughput of twenty trials: its mean and interval."""
-        study, tried, blocks = read_study(study_of(tmp_path, CALIBRATED)), [], [5]
+    def search(throughput, measured=True, narrowed=None, blocks=5):
+        """`narrowed` is the throughput of twenty trials: its mean and interval. `blocks` exist from the beginning."""
+        study, tried, blocks = read_study(study_of(tmp_path, CALIBRATED)), [], [blocks]
 
         def read(path, folder, scale):
             cores = read_spec(path).testbed.hosts["middleware"].cores
             return SimpleNamespace(cores=cores, blocks=lambda: blocks[0])
 
         def measure(experiment, more):
-            blocks[0] = more or 5
+            blocks[0] = more or blocks[0]
 
         def rate(experiment):
             if blocks[0] == 20:
@@ -69,7 +69,7 @@ def test_the_share_is_changed_in_proportion_until_the_throughput_agrees(searched
     found, tried = searched(lambda cores: 26_000 * cores + 4_500)
     assert tried == [0.5, 0.5714, 0.5904]
     assert cores_of(found.study) == {"first": 0.5904, "second": 0.5904}
-    assert "middleware has 0.5904 cores. With " in found.said and "; 20,000 were wanted." in found.said
+    assert "middleware has 0.5904 cores. With " in found.said and "; 20,000 were required." in found.said
 
 
 def test_a_share_that_is_right_is_kept(searched):
@@ -95,6 +95,18 @@ def test_a_wide_interval_is_narrowed_by_more_trials_whose_mean_corrects_the_shar
     assert "and 0.5 cores it answers 19,000 requests/s (95 % interval 18,600 to 19,400)" in found.said
 
 
+def test_the_same_command_finds_the_same_share_again(searched):
+    wide, narrow = (21_500, 19_800, 23_200), (19_000, 18_600, 19_400)
+    found, _ = searched(lambda cores: wide, narrowed=narrow)
+    # Now all twenty trials exist from the beginning, and their interval is narrow.
+    again, tried = searched(lambda cores: narrow, narrowed=narrow, blocks=20)
+    assert tried == [] and again.said == found.said
+    assert cores_of(again.study) == cores_of(found.study)
+    # Twenty trials end the search, as they did when they were measured.
+    far = (17_000, 16_600, 17_400)
+    assert cores_of(searched(lambda cores: far, narrowed=far, blocks=20)[0].study)["first"] == 0.5882
+
+
 def test_a_study_whose_calibration_was_stopped_is_not_calibrated(searched):
     found, _ = searched(lambda cores: (21_500, 19_800, 23_200), measured=False)
     assert found.missing and not found.said
@@ -113,7 +125,7 @@ def test_the_mean_of_all_runs_decides_if_the_speed_of_the_machine_changes_betwee
     assert len(tried) == 5
     # The geometric mean of the five speeds is 0.978.
     assert cores_of(found.study)["second"] == pytest.approx(0.5 / 0.978, rel=0.001)
-    assert "in the mean of 5 runs" in found.said and "18,000 to 18,000/s with 0.5 cores" in found.said
+    assert "on average over 5 runs" in found.said and "18,000 to 18,000/s with 0.5 cores" in found.said
 
 
 def test_without_measurements_the_cores_are_those_of_the_file(searched):

@@ -7,6 +7,7 @@ from waylab.analysis import read_analysis
 from waylab.predict import bounds, left_out_errors, response_law
 from waylab.predict.operational import bottleneck
 from waylab.report import ExperimentFindings, write_findings
+from waylab.report.findings import reasons_section
 from waylab.report.page.content import read_content
 from waylab.report.study.configurations import configurations_page, law_sentence
 from waylab.report.study.precision import half_width, precision_section, precision_sentence
@@ -42,6 +43,16 @@ def test_wide_intervals_are_listed_with_the_blocks_that_they_need():
     assert "| e | f | 20 % | 3 | 11 |" in lines and "| e | f | 50 % | 3 | over 1000 |" in lines
     assert lines.count("| e |") == 2
     assert precision_sentence(others) == "" and list(precision_section([])) == []
+
+
+def test_a_reason_that_findings_share_stands_once():
+    one = replace(finding(1.04), text="a", of={"x": ["1"]}, reproduced="no", reason="r.")
+    series = [one, replace(one, of={"x": ["2"]}, reproduced="undecided"), replace(one, of={"x": ["3"]})]
+    others = [replace(one, text="b", reason="s."), replace(one, text="c", reason="t.", reproduced="yes")]
+    lines = [line for line in reasons_section([*series, *others]) if line]
+    assert lines == ["- **2 contradicted, 1 undecided:** “a” r.", "- **Contradicted:** “b” s."]
+    (alone,) = [line for line in reasons_section([*series[:1], replace(series[1], reason="")]) if line]
+    assert alone == "- **Contradicted:** “a (x 1)” r.", "a point of a series has its levels"
 
 
 def test_configurations_are_predicted_from_the_others_only(reported):
@@ -109,7 +120,7 @@ def test_times_and_rates_are_those_of_the_described_hosts(reported):
     )
     text = "\n".join(configurations_page(scaled, {}, []))
     rate = content.configurations[0].throughput_per_s.mean
-    assert f"| {10 * rate:,.0f} |" in text and "one second of theirs took 10 seconds here" in text
+    assert f"| {10 * rate:,.0f} |" in text and "one second of the study took 10 seconds here" in text
     assert "Bottlenecks" not in text
 
 

@@ -346,12 +346,12 @@ def is_within(begin: float, part: tuple[float, float]) -> bool:
     return part[0] <= begin < part[1]
 
 
-def failures(probes: list[Probe]) -> list[str]:
-    """Return what is wrong."""
+def failures(probes: list[Probe], while_writing: float = RATIO_MAX) -> list[str]:
+    """Return what is wrong. `while_writing` is the largest ratio while a transaction with an id is open."""
     return [
         f"{probe.part:.0%}: a pop reads {probe.ratio:.2f} times the pages of a fresh table"
         for probe in probes
-        if probe.ratio > RATIO_MAX
+        if probe.ratio > (while_writing if probe.held == "writer" else RATIO_MAX)
     ]
 
 

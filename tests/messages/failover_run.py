@@ -84,6 +84,9 @@ class Node(Postgres):
         # Longer than a busy machine may delay a base backup or the standby.
         "wal_sender_timeout=30s",
         "wal_keep_size=256MB",
+        # After a silence, the server has the processes of the silent connections and of the new ones: twice
+        # the nine of each service.
+        "max_connections=100",
     )
 
     def __init__(self, folder: Path, primary: "Node | None" = None) -> None:

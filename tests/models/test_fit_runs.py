@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from known_runs import BACKEND_S, DELAY_S, LOAD_S, PROXY_S, measured, settings
 
 from waylab.cli.fit import capacity as command
 from waylab.cli.fit.capacity import costs_of
@@ -17,7 +18,6 @@ from waylab.fit.interface import Estimate, RefusedFitError
 from waylab.fit.layered import LayeredModel
 from waylab.fit.layered.network import Centre, CycleNetwork, solve_cycles
 from waylab.fit.observations import (
-    ModelSettings,
     TrialObservation,
     base_settings,
     changed_settings,
@@ -43,50 +43,6 @@ from waylab.predict.runs.frames import (
     predictions_frame,
 )
 
-LOAD_S, PROXY_S, BACKEND_S, DELAY_S = 8e-6, 20e-6, 30e-6, 120e-6
-
-
-def settings(clients: int, servers: int, **others: object) -> ModelSettings:
-    """A proxy before some servers on a machine with more cores than threads."""
-    return dataclasses.replace(
-        ModelSettings(
-            clients=clients,
-            proxies=1,
-            servers=servers,
-            hosts=(("backends", "machine"), ("load", "machine"), ("proxy", "machine")),
-            cores=(("machine", 64.0),),
-        ),
-        **others,
-    )
-
-
-def measured(
-    one: ModelSettings, random: np.random.Generator, noise: float, role: str = ""
-) -> TrialObservation:
-    """A trial of a closed network with known demands, solved exactly, with noise."""
-    demands = {"load": LOAD_S, "proxy": PROXY_S} | {
-        f"server {place}": BACKEND_S / one.servers for place in range(one.servers)
-    }
-    rate = solve(closed_network(demands, population=one.clients, think_s=DELAY_S)).throughput_total_per_s
-    rate *= math.exp(noise * random.standard_normal())
-
-    def cpu(value: float) -> float:
-        return value * math.exp(noise * random.standard_normal())
-
-    return TrialObservation(
-        run="known",
-        trial=f"{one.clients}-{one.servers}",
-        configuration=f"clients={one.clients}, servers={one.servers}",
-        block=1,
-        role=role,
-        settings=one,
-        throughput_per_s=rate,
-        response_s=one.clients / rate,
-        responses_s={"all": one.clients / rate},
-        cpu_s={"load": cpu(LOAD_S), "proxy": cpu(PROXY_S), "backends": cpu(BACKEND_S)},
-    )
-
-
 KNOWN = [settings(clients, servers) for servers in (1, 3) for clients in (2, 8, 32)]
 HELD = [settings(clients, servers) for servers in (1, 3, 5) for clients in (4, 16, 64)]
 
@@ -94,8 +50,8 @@ HELD = [settings(clients, servers) for servers in (1, 3, 5) for clients in (4, 1
 def run_of_known_truth(seed: int, noise: float = 0.02) -> list[TrialObservation]:
     """Two trials of each calibration configuration and one of each held-out one."""
     random = np.random.default_rng(seed)
-    found = [measured(one, random, noise, "calibration") for one in KNOWN for _ in range(2)]
-    return found + [measured(one, random, noise, "held-out") for one in HELD]
+    found = [measured(one, random, noise, "calibration", block=block) for one in KNOWN for block in (1, 2)]
+    return found + [measured(one, random, noise, "held-out", block=3) for one in HELD]
 
 
 def test_the_solver_agrees_with_the_exact_one():

@@ -67,6 +67,19 @@ def test_a_constant_load_agrees_with_the_solver_on_shared_cores_with_batches_and
     assert times(network, 15_000, 20).mean() == pytest.approx(expected, rel=0.08)
 
 
+@pytest.mark.parametrize("rate", [50.0, 150.0])
+def test_work_alone_on_a_host_with_a_quota_runs_at_full_speed(rate: float):
+    """A fifth of a core: M/G/1 with exceptional first service (Welch, Operations Research 12, 1964)."""
+    alone_s, queued_s = 1e-3, 5e-3
+    centres = (Centre("proxy", 1, 1, 1, alone_s, alone_s, "middleware"),)
+    network = CycleNetwork(centres, (("middleware", 0.2),), 0.0, MANY, quotas=(("middleware", 1),))
+    spare = 1 - rate * queued_s
+    wait_s = rate * queued_s**2 / spare + rate * (alone_s**2 - queued_s**2) / (spare + rate * alone_s)
+    idle = spare / (spare + rate * alone_s)
+    expected = wait_s + idle * alone_s + (1 - idle) * queued_s
+    assert times(network, rate, 100_000 / rate).mean() == pytest.approx(expected, rel=0.06)
+
+
 def mmpp_response_s(rates: tuple[float, float], lengths_s: tuple[float, float]) -> float:
     """Mean response time of MMPP/M/1 with service rate 1, by Neuts' rate matrix."""
     switches = np.array([[-1 / lengths_s[0], 1 / lengths_s[0]], [1 / lengths_s[1], -1 / lengths_s[1]]])
@@ -305,7 +318,7 @@ def test_a_fitted_network_shows_an_outage(fitted):
         (
             "1s at 5k, 1s outage of two servers",
             LabError,
-            "servers in the outage: 2, servers of the configuration: 1",
+            "an outage of 2 servers, but the configuration has 1; freeze fewer",
         ),
     ],
 )

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -200,9 +201,12 @@ def test_an_object_has_the_promised_fields(tmp_path, capsys):
     assert low < one["throughput_predicted_per_s"] < high
     assert any("workers" in text for text in one["extrapolates"])
     assert one["settings"]["clients_total"] in (4, 16, 64)
-    # Without --json: a table of errors with the coverage beside it.
+    # Without --json: a table of errors with the coverage of all intervals beside it.
     assert main(["validate", str(path), "--split", "pools"]) == 0
-    assert "chosen" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "in: X, R, p95" in shown
+    assert re.search(r"^ ?chosen .* \d+, \d+, \d+ %\s*$", shown, re.M)
+    assert re.search(r"^ ?gaussian-process ", shown, re.M)
 
 
 def test_servers_and_levels_are_predicted_blind_and_with_anchors(tmp_path, capsys):
@@ -452,7 +456,7 @@ def test_the_text_fits_and_shows_skill_residuals_and_failures(tmp_path, capsys, 
     assert max(map(len, out.splitlines())) <= int(width)
     assert "gaussian-process" in out and "that of the best" in " ".join(out.split())
     # One table for each part, with all models in it.
-    assert out.count(" p95: med.") == 2
+    assert out.count(" in: X, R, p95") == 2
     assert "errors of X against each factor" in out and "4 to" not in out
     assert "where chosen fails" in out
 

@@ -105,7 +105,7 @@ class Bench:
     def start(self, system: System, stack: ExitStack | None = None) -> Proxy:
         """Start a proxy and wait until it listens. It stops with the stack, or with the servers."""
         proxy = Proxy(self._start(system.command, self._own, stack or self._stack), system.port)
-        connect(system.port).close()
+        connect(system.port_behind or system.port).close()
         self.proxies[system.name] = proxy
         return proxy
 

@@ -15,7 +15,19 @@ from waylab.report import show_comparison, write_comparison
 from waylab.run import Campaign, InterruptedRunError, create_run, resume_run
 from waylab.runfolder.files import read_run, write_bytes
 from waylab.spec import checks
-from waylab.spec.arms import BLOCKS_MIN, FACTOR, A, Arm, B, arms_spec, default_metric, given_by, read_arm
+from waylab.spec.arms import (
+    BLOCKS_MIN,
+    FACTOR,
+    PROGRAM,
+    A,
+    Arm,
+    B,
+    arms_spec,
+    default_metric,
+    given_by,
+    program_key,
+    read_arm,
+)
 
 
 def ab(arguments: argparse.Namespace) -> int:
@@ -102,9 +114,11 @@ def _sides(arguments: argparse.Namespace) -> tuple[Arm, Arm]:
             given = getattr(arguments, other)
             side = f" (--{other} {shlex.quote(given)} is only one side)" if given else ""
             raise LabError(
-                f"ab: --{name} is missing{side}; give a waystage binary, or a setting such as proxy.loops=2"
+                f"ab: --{name} is missing{side}; give a binary, or a setting such as proxy.loops=2"
             )
-    return read_arm(arguments.a, "a"), read_arm(arguments.b, "b")
+    binary = any("=" not in given for given in (arguments.a, arguments.b))
+    program = program_key(arguments.spec) if binary else PROGRAM
+    return read_arm(arguments.a, "a", program), read_arm(arguments.b, "b", program)
 
 
 def _write(results: Path, name: str, text: str) -> Path:

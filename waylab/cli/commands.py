@@ -11,8 +11,9 @@ from rich.table import Table
 from waylab.analysis import analyse as analyse_run
 from waylab.cli.block_rule import TrialJudge, least_blocks
 from waylab.cli.interrupt import Interrupt
+from waylab.cli.live import Live
 from waylab.cli.noise import measure_noise
-from waylab.cli.progress import Progress
+from waylab.cli.progress import Progress, decision_text
 from waylab.cli.shipped import shipped
 from waylab.errors import LabError
 from waylab.plan import Plan, make_plan
@@ -32,12 +33,14 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.spec is None and arguments.resume is None:
         raise LabError(
             "run: no specification is given; "
-            "`waylab run demo` measures a proxy for about two minutes and writes a report"
+            "`waylab demo` measures a proxy for about two minutes and writes a report"
         )
     if arguments.spec and arguments.resume:
         raise LabError(
             f"run: {arguments.spec} and --resume are given; give either a specification or --resume"
         )
+    if arguments.live_port is not None and not arguments.live:
+        raise LabError(f"run: --live-port {arguments.live_port} is given without --live; add --live")
     if arguments.spec:
         arguments.spec = shipped(arguments.spec)
     console = Console(stderr=True, highlight=False)
@@ -57,12 +60,26 @@ def run(arguments: argparse.Namespace) -> int:
         console.print(line, soft_wrap=True)
     console.print(f"[dim]if it is stopped: waylab run --resume {campaign.directory}[/dim]", soft_wrap=True)
 
-    run_campaign(campaign, console, arguments.interrupt, arguments.repeat)
-    return conclude(campaign.directory, console)
+    if not arguments.live:
+        run_campaign(campaign, console, arguments.interrupt, arguments.repeat)
+        return conclude(campaign.directory, console)
+    with Live(campaign.directory, arguments.live_port or 0) as live:
+        console.print(f"live page: {live.address}", soft_wrap=True)
+        run_campaign(campaign, console, arguments.interrupt, arguments.repeat, live)
+        return conclude(campaign.directory, console, live=live)
 
 
-def run_campaign(campaign: Campaign, console: Console, interrupt: Interrupt, repeat: bool = False) -> None:
-    """Run the missing trials of a run folder, with a line for each; `repeat` runs disturbed trials again."""
+def run_campaign(
+    campaign: Campaign,
+    console: Console,
+    interrupt: Interrupt,
+    repeat: bool = False,
+    live: Live | None = None,
+) -> None:
+    """Run the missing trials of a run folder, with a line for each; `repeat` runs disturbed trials again.
+
+    A `live` page shows the same as the lines, and the running trial.
+    """
     judge = TrialJudge(campaign.directory, campaign.spec.stopping)
 
     def judged(trial_id: str) -> tuple[bool, str, str]:
@@ -75,13 +92,23 @@ def run_campaign(campaign: Campaign, console: Console, interrupt: Interrupt, rep
         def decide(block: int, elapsed_s: float) -> BlockDecision:
             decision = judge.decide(block, elapsed_s)
             progress.show_decision(decision)
+            if live:
+                live.note(decision_text(decision))
             return decision
 
         def on_step(step: Step) -> None:
             interrupt.check()
             progress.show(step)
+            if live:
+                live.show(step, judge.trial(step.trial.id) if step.result else None)
 
-        campaign.run(on_step, decide, *([judge.disturbed] if repeat else []))
+        disturbed = judge.disturbed if repeat else _never
+        campaign.run(on_step, decide, disturbed, live=live is not None)
+
+
+def _never(trial_id: str) -> list[str]:
+    """Return no reason to run a trial again."""
+    return []
 
 
 def _read(path: Path, scale: str = FULL) -> Spec:
@@ -170,12 +197,18 @@ def show(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def conclude(directory: Path, console: Console, summary: bool = True) -> int:
+def conclude(directory: Path, console: Console, summary: bool = True, live: Live | None = None) -> int:
     """Analyse, predict and report a run; return the exit code. `summary` prints the results."""
-    console.print("[dim]analysing[/dim]")
+
+    def announce(text: str) -> None:
+        console.print(f"[dim]{text}[/dim]")
+        if live:
+            live.note(text)
+
+    announce("analysing")
     content = analyse_run(directory)
     predict(directory)
-    console.print("[dim]drawing[/dim]")
+    announce("drawing")
     write_report(directory)
     if summary:
         show_run(directory, Console(highlight=False))

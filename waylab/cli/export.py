@@ -1,6 +1,8 @@
 """`waylab export`: the data frames of a run as files."""
 
 import argparse
+import sys
+import warnings
 
 from rich.console import Console
 
@@ -11,6 +13,11 @@ def export(arguments: argparse.Namespace) -> int:
     """Write the files and print their paths."""
     run = OpenedRun(arguments.run)
     folder = arguments.output or run.directory / "export"
-    for path in export_run(run, arguments.to, folder, records=arguments.records):
+    with warnings.catch_warnings(record=True) as left_out:
+        warnings.simplefilter("always", UserWarning)
+        written = export_run(run, arguments.to, folder, records=arguments.records)
+    for one in left_out:
+        print(f"waylab: {one.message}", file=sys.stderr)
+    for path in written:
         Console(highlight=False).print(f"{path}", soft_wrap=True, markup=False)
     return 0

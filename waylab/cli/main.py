@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Never, TypeVar
 
 from waylab.cli.fit.arguments import add_fit_commands
+from waylab.cli.importing.arguments import add_import_command
 from waylab.cli.interrupt import Interrupt
 from waylab.cli.later import later
 from waylab.cli.model.arguments import add_model_command
@@ -75,6 +76,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"waylab {__version__}")
     parts = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
 
+    _add_demo(parts)
+
     run = parts.add_parser("run", help="run an experiment, analyse it and write its report")
     run.add_argument(
         "spec",
@@ -92,6 +95,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--results", type=Path, default=Path("results"), metavar="DIR", help="parent of run folders [results]"
     )
+    _add_live(run)
     _add_scale(run)
     run.set_defaults(command=later(_COMMANDS, "run"))
 
@@ -116,7 +120,7 @@ def _parser() -> argparse.ArgumentParser:
         "calibrate",
         help="measure the emulated hosts of a specification, and recommend a time scale",
         description="Builds the emulated hosts of a specification, measures links, delays and CPU shares, and compares "
-        "each with its target. Exit code: 0 all within 3 %%, 1 not all, 2 bad input.",
+        "each with its target. Exit code: 0 all within 3 %, 1 not all, 2 bad input.",
     )
     calibrate.add_argument(
         "spec", type=Path, metavar="SPEC", help="specification of an experiment, a TOML file"
@@ -139,11 +143,37 @@ def _parser() -> argparse.ArgumentParser:
         part = parts.add_parser(name, help=text)
         part.add_argument("run", type=Path, metavar="RUN", help="a run folder, for example results/TIME-NAME")
         part.set_defaults(command=command)
+    add_import_command(parts)
     add_report_commands(parts)
     add_model_command(parts)
     add_fit_commands(parts)
     add_validate_command(parts)
+    _describe(parts)
     return parser
+
+
+def _describe(parts: Any) -> None:
+    """Begin the help of a command without a description with its text in the list of commands."""
+    for listed in parts._choices_actions:
+        part = parts.choices[listed.dest]
+        text = listed.help.replace("%%", "%")
+        part.description = part.description or f"{text[0].upper()}{text[1:]}."
+
+
+def _add_demo(parts: Any) -> None:
+    part = parts.add_parser(
+        "demo",
+        help="measure a proxy in front of three servers for two minutes, and write a report",
+        description="Starts a proxy, three servers and a load generator on this machine, measures them for about two "
+        "minutes, and writes a report with the time of each stage. The same as `waylab run demo`.",
+    )
+    part.add_argument(
+        "--results", type=Path, default=Path("results"), metavar="DIR", help="parent of run folders [results]"
+    )
+    _add_live(part)
+    part.set_defaults(
+        command=later(_COMMANDS, "run"), spec=Path("demo"), resume=None, repeat=False, scale=FULL
+    )
 
 
 def _add_ab(parts: Any) -> None:
@@ -151,7 +181,7 @@ def _add_ab(parts: Any) -> None:
         "ab",
         help="run two versions or settings interleaved in one run, and give a verdict",
         description="Runs a specification with two sides, a (old) and b (new), in mirrored blocks (ABBA), and prints "
-        "the ratio b / a with its interval and a verdict. A side is the path of a waystage binary, or settings such "
+        "the ratio b / a with its interval and a verdict. A side is the path of a binary, or settings such "
         "as proxy.loops=2. The load generator is the same for both. "
         "Exit code: 0 not worse, 1 worse, 2 bad input, 3 undecided.",
     )
@@ -239,6 +269,26 @@ def _to_1000(kind: Callable[[str], N], text: str, wanted: str) -> N:
     if not 1 <= value <= 1000:
         raise argparse.ArgumentTypeError(f"{text!r} should be {wanted}")
     return value
+
+
+def _add_live(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--live",
+        action="store_true",
+        help="serve a page on 127.0.0.1 that shows the run while it runs, and print its address",
+    )
+    parser.add_argument(
+        "--live-port",
+        type=_port,
+        metavar="PORT",
+        help="port of the page of --live [any free one]",
+    )
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) <= 65535):
+        raise argparse.ArgumentTypeError(f"{text!r} should be a port, from 0 (any free one) up to 65535")
+    return int(text)
 
 
 def _add_scale(parser: argparse.ArgumentParser) -> None:

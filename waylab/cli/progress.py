@@ -60,17 +60,21 @@ class Progress:
 
     def show_decision(self, decision: BlockDecision) -> None:
         """Print the decision of the stopping rule after a block."""
-        verb = "stops" if decision.stop else "continues"
-        forecast = decision.blocks_expected
-        more = f"; about {forecast} blocks in all" if forecast and not decision.stop else ""
-        text = f"block {decision.block}: {verb}, {decision.reason}{more}"
-        self._console.print(f"[dim]{_plain(text)}[/dim]", soft_wrap=True)
+        self._console.print(f"[dim]{_plain(decision_text(decision))}[/dim]", soft_wrap=True)
 
     def _line(self, step: Step) -> None:
         used, headline, reasons = self._judge(step.trial.id)
         mark = "[green]passed[/green]" if used else "[bold red]FAILED[/bold red]"
         text = f"{mark} {step.done:>3}/{step.total} block {step.trial.block} {step.trial.configuration} {headline}"
         self._console.print(text + (f" [red]{_plain(reasons)}[/red]" if reasons else ""), soft_wrap=True)
+
+
+def decision_text(decision: BlockDecision) -> str:
+    """Write the decision of the stopping rule after a block."""
+    verb = "stops" if decision.stop else "continues"
+    forecast = decision.blocks_expected
+    more = f"; about {forecast} blocks in all" if forecast and not decision.stop else ""
+    return f"block {decision.block}: {verb}, {decision.reason}{more}"
 
 
 def _plain(text: str) -> str:

@@ -41,9 +41,9 @@ def add_report_commands(parts: Any) -> None:
 
     compare = parts.add_parser(
         "compare",
-        help="compare runs of one specification, for example of two versions; waylab ab does better",
-        description="Compares runs of the same specification by the means of whole runs. It takes two runs of each "
-        "side to decide; one on a side is not replicated and has no verdict. waylab ab interleaves both sides in one "
+        help="compare runs of one specification, for example of two versions; waylab ab needs less time",
+        description="Compares runs of the same specification by the means of whole runs. A verdict "
+        "needs two runs of each side; one run on a side is not replicated. waylab ab interleaves both sides in one "
         "run, which needs less time. Exit code: 0 not worse, 1 worse, 2 bad input, 3 undecided, 4 not replicated.",
     )
     compare.add_argument(

@@ -45,8 +45,12 @@ class ModelPrediction:
     response_s: Estimate
     # Standard deviation of ln X and ln R from what the calibration leaves open, before calibration of intervals.
     uncertainty: tuple[float, float] | None = None
+    # The same from what all trials of a block have in common: another block has another effect.
+    block_uncertainty: tuple[float, float] | None = None
     responses_s: Mapping[str, float] = field(default_factory=dict)
     percentiles_s: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    # The same by each model of percentiles that a model has; `percentiles_s` are those of one of them, or a blend.
+    percentile_models_s: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
     # The 95th percentile of all response times, with its interval.
     p95_s: Estimate | None = None
     utilisation: Mapping[str, float] = field(default_factory=dict)

@@ -74,7 +74,7 @@ def alike(calibration: Sequence[Configuration], configuration: Configuration) ->
         and one.used
     ]
     if not found:
-        raise NotApplicableError("no configuration of this system may be learned from")
+        raise NotApplicableError("no trial of this system can be used to fit a model")
     return sorted(found, key=lambda one: one.clients)
 
 
@@ -99,7 +99,7 @@ def fit_servers(points: Sequence[tuple[float, float]], service_s: float) -> int:
             best = (sum(errors), servers)
     if best is None:
         raise NotApplicableError(
-            f"more arrives than {SERVERS_MAX} servers of {1000 * service_s:.3g} ms can serve"
+            f"more requests arrive than {SERVERS_MAX} servers with {1000 * service_s:.3g} ms each can serve"
         )
     return best[1]
 

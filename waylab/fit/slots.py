@@ -56,5 +56,7 @@ def _servers(configuration: Configuration) -> tuple[int, str]:
 
 def _connections(messages: Settings, services: int) -> tuple[int, str]:
     if messages["dispatch"] != "pool":
-        raise NotApplicableError("no request has a connection to itself: a lane fuses the requests that wait")
+        raise NotApplicableError(
+            "requests share their connections, because a lane fuses the waiting requests"
+        )
     return -(-messages["connections"] // services) * services, "connections of all services"

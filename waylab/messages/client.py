@@ -257,8 +257,12 @@ class Client:
             is_empty = reply.status_code == httpx.codes.NO_CONTENT or (
                 "max" in parameters and not reply.json()["messages"]
             )
-            if not is_empty or time.monotonic() >= deadline_s:
+            left_s = deadline_s - time.monotonic()
+            if not is_empty or left_s <= 0.0:
                 return reply
+            # A service that permits no or very short waits must not be flooded.
+            if self._longest_wait_s < _FIRST_PAUSE_S:
+                time.sleep(min(_FIRST_PAUSE_S, left_s))
 
     def _request(
         self,

@@ -4,20 +4,12 @@ import itertools
 import re
 from collections.abc import Mapping, Sequence
 
+from waylab.runfolder.columns import TAKEN
 from waylab.runfolder.numbers import Interval
 from waylab.runfolder.run import ExperimentSpec, FactorLevels, Value
 
 Row = dict[str, object]
 
-# Columns of frames that a factor must not hide, and the beginnings and ends of the others.
-_TAKEN = re.compile(
-    "|".join(
-        "trial order block configuration role seed used reasons server operation stage percentile second measured "
-        "requests count trials run in_window port sequence outcome connection leg is_leg legs loop backend keys hits "
-        "backend_port backend_sequence request_bytes reply_bytes queue_length queue_length_mean interactive_law_error "
-        r"steady time_scale (?:database|factor)_\w+ \w+_(?:s|ns|share|ratio|low|high)".split()
-    )
-)
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?")
 
 
@@ -46,7 +38,7 @@ class FactorColumns:
 def column_of(factor: str) -> str:
     """Return the name of a factor's column: letters, digits and underscores, so that charts can name it."""
     name = re.sub(r"\W+", "_", factor)
-    return f"factor_{name}" if not name or _TAKEN.fullmatch(name) else name
+    return f"factor_{name}" if not name or TAKEN.fullmatch(name) else name
 
 
 def _unused(column: str, used: Sequence[str]) -> str:

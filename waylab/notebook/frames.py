@@ -93,6 +93,8 @@ def _numbers(found: TrialNumbers) -> Row:
             f"stage_{stage}_mean_s": seconds(times.mean_ns)
             for stage, times in found.stages[_ALL].stages.items()
         }
+    if found.source is not None:
+        row |= {"source_tool": found.source.tool, "source_file": found.source.file}
     steady = found.within.warm_up.steady if found.within.warm_up else None
     return row | {"steady": steady, "time_scale": found.time_scale}
 

@@ -99,9 +99,10 @@ class OpenedRun:
         """One row for each request that a program recorded: fields, intervals in seconds, stamps in nanoseconds.
 
         A row takes about 200 bytes of memory, so choose a `trial` of a long run. `legs` adds the rows of single legs.
+        Of a whole run, a trial with a damaged record file is left out with a warning that names it.
 
         Raises:
-            LabError: for an unknown trial, a damaged record file, or if there are no records of this program.
+            LabError: for an unknown trial, a damaged record file of `trial`, or without records of this program.
         """
         wanted = [one for one in self.run.plan if trial is None or one.id == trial]
         if not wanted:

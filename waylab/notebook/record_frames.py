@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,14 +10,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from waylab.analysis.trial.artifacts import read_trial_records, testbed_of
 from waylab.analysis.trial.stages import in_window
 from waylab.errors import LabError
 from waylab.notebook.columns import FactorColumns, Row
-from waylab.records import OPERATIONS, OUTCOMES, PARENT, Records, read_records
+from waylab.records import OPERATIONS, OUTCOMES, PARENT, Records
 from waylab.runfolder import paths
 from waylab.runfolder.files import read
 from waylab.runfolder.load import LoadSummary
 from waylab.runfolder.run import PlannedTrial, Run
+from waylab.runfolder.trial import TestbedFacts
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -28,7 +31,11 @@ _PADDING = "reserved"
 
 def recorded_programs(directory: Path, run: Run) -> list[str]:
     """Return the names of the programs that left records in any trial; each file is named after its program."""
-    return sorted({path.stem.partition("-")[0] for trial in run.plan for path in _files(directory, trial.id)})
+    return sorted({_program(path) for trial in run.plan for path in _files(directory, trial.id)})
+
+
+def _program(path: Path) -> str:
+    return path.stem.partition("-")[0]
 
 
 def records_frame(
@@ -36,8 +43,10 @@ def records_frame(
 ) -> DataFrame:
     """One row for each record that a program left in these trials; with `legs` also those of single legs.
 
+    Of several trials, one with a damaged record file is left out with a warning that names it.
+
     Raises:
-        LabError: for a damaged record file, or if no trial has records of this program.
+        LabError: for a trial with a damaged record file, or if no trial has records of this program.
     """
     # Pandas takes a second to load: only who wants a frame waits for it.
     from pandas import DataFrame, concat  # noqa: PLC0415
@@ -52,20 +61,34 @@ def records_frame(
         name: [*dict.fromkeys(str(about[name]) for about in abouts.values())]
         for name in next(iter(abouts.values()))
     }
-    parts, seen = [], set()
+    parts, damaged = [], []
     for trial in trials:
-        for records in _records(directory, trial.id):
-            seen.add(records.program)
-            if records.program == program:
-                part = _frame(records, _window_ns(directory, trial.id), legs)
-                beside = {
-                    name: _repeated(value, known[name], len(part)) for name, value in abouts[trial.id].items()
-                }
-                parts.append(concat([DataFrame(beside, index=part.index), part], axis="columns"))
+        try:
+            found = [
+                _frame(records, _window_ns(directory, trial.id), legs)
+                for records in _records(directory, trial.id, program)
+            ]
+        except LabError as error:
+            damaged.append(f"trial {trial.id} is left out: {error}")
+            continue
+        for part in found:
+            beside = {
+                name: _repeated(value, known[name], len(part)) for name, value in abouts[trial.id].items()
+            }
+            parts.append(concat([DataFrame(beside, index=part.index), part], axis="columns"))
     if not parts:
-        left = f"there are records of: {', '.join(sorted(seen))}" if seen else "there are no record files"
-        raise LabError(f"{directory}: no records of {program!r}; {left}")
+        raise LabError(
+            damaged[0].replace(" is left out", "") if damaged else _none(directory, trials, program)
+        )
+    for text in damaged:
+        warnings.warn(text, stacklevel=3)
     return concat(parts, ignore_index=True)
+
+
+def _none(directory: Path, trials: Sequence[PlannedTrial], program: str) -> str:
+    seen = {_program(path) for trial in trials for path in _files(directory, trial.id)}
+    left = f"there are records of: {', '.join(sorted(seen))}" if seen else "there are no record files"
+    return f"{directory}: no records of {program!r}; {left}"
 
 
 def _repeated(value: object, known: Sequence[str], count: int) -> object:
@@ -81,8 +104,10 @@ def _files(directory: Path, trial_id: str) -> list[Path]:
     return sorted((paths.trial_directory(directory, trial_id) / paths.RECORDS).glob("*.way"))
 
 
-def _records(directory: Path, trial_id: str) -> Iterator[Records]:
-    return (read_records(path) for path in _files(directory, trial_id))
+def _records(directory: Path, trial_id: str, program: str) -> Iterator[Records]:
+    files = [path for path in _files(directory, trial_id) if _program(path) == program]
+    testbed = testbed_of(files[0].parent) if files else TestbedFacts()
+    return (read_trial_records(path, testbed) for path in files)
 
 
 def _window_ns(directory: Path, trial_id: str) -> tuple[int, int]:

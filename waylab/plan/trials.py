@@ -117,6 +117,7 @@ def trial_as_dict(trial: Trial) -> dict[str, Any]:
     """Return the trial for `run.json`."""
     content = dataclasses.asdict(trial)
     content["levels"] = dict(trial.levels)
+    content["assignment"] = trial.assignment.by_role()
     content["expected_s"] = trial.expected_s
     description = trial.system.under_test.describe(trial.system, trial.assignment.generators)
     content["system"]["description"] = to_builtins(description)

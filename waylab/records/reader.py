@@ -4,7 +4,7 @@ Every complaint is one line: file, what is wrong, what to do.
 """
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -74,6 +74,15 @@ class Records:
     written: int | None
     dropped: int | None
     lost: int | None
+    # Bound on the error of stamps that were converted from another clock; 0 if they were not.
+    clock_error_ns: int = 0
+
+    def shifted(self, shift_ns: int, error_ns: int) -> "Records":
+        """Return the records with stamps on another clock: later by `shift_ns`, off by up to `error_ns`."""
+        rows = self.rows.copy()
+        for stamp in self.stamps:
+            rows[stamp] = (rows[stamp].astype(np.int64) + shift_ns).astype(np.uint64)
+        return replace(self, rows=rows, clock_error_ns=error_ns)
 
     @property
     def program(self) -> str:
@@ -142,15 +151,17 @@ def joined_records(first: Records, second: Records) -> Records:
     """Put the rows of two processes of the same program together; their ports must be different ones."""
     if first.rows.dtype != second.rows.dtype:
         raise RecordsError(f"{second.path}: has other fields than {first.path}")
-    counts = [
+    written, dropped, lost = (
         None if one is None or other is None else one + other
         for one, other in zip(
             (first.written, first.dropped, first.lost),
             (second.written, second.dropped, second.lost),
             strict=True,
         )
-    ]
-    return Records(first.path, first.header, np.concatenate([first.rows, second.rows]), *counts)
+    )
+    error_ns = max(first.clock_error_ns, second.clock_error_ns)
+    rows = np.concatenate([first.rows, second.rows])
+    return Records(first.path, first.header, rows, written, dropped, lost, error_ns)
 
 
 def _header(path: Path, content: bytes) -> tuple[RecordHeader, int]:
@@ -196,7 +207,9 @@ def _layout(path: Path, header: RecordHeader) -> np.dtype[np.void]:
     if not needed <= set(layout.names or ()):
         raise RecordsError(f"{path}: lacks the fields {', '.join(sorted(needed - set(layout.names or ())))}")
     if layout.itemsize != row_bytes:
-        raise RecordsError(f"{path}: says {row_bytes} bytes a row, its fields make {layout.itemsize}")
+        raise RecordsError(
+            f"{path}: states {row_bytes} bytes for a row, but its fields have {layout.itemsize}"
+        )
     return layout
 
 
@@ -208,7 +221,7 @@ def _footer(path: Path, content: bytes, start: int, row_bytes: int) -> tuple[int
     _, written, dropped, lost = _FOOTER.unpack_from(content, end)
     if written * row_bytes != end - start:
         raise RecordsError(
-            f"{path}: its footer says {written} rows, there is room for {(end - start) / row_bytes:g}; "
+            f"{path}: its footer states {written} rows, but the file has room for {(end - start) / row_bytes:g}; "
             f"the file is damaged"
         )
     return written, dropped, lost

@@ -188,7 +188,10 @@ def _undecided(experiments: Sequence[ExperimentFindings], command: str) -> Itera
     if known:
         middle = known[len(known) // 2]
         plain = command.split(" --document", maxsplit=1)[0]
-        yield f"`{plain} --blocks {middle}` decides more than half of those with a number."
+        yield (
+            f"`{plain} --blocks {middle}` runs enough blocks to decide more than half of the findings that have a "
+            "number here."
+        )
         yield ""
 
 
@@ -217,15 +220,29 @@ def _experiment(one: ExperimentFindings, page: Path) -> Iterator[str]:
         for finding in one.findings:
             yield "| " + " | ".join(_row(finding, one.findings)) + " |"
         yield ""
-    for finding in one.findings:
-        if finding.reason and finding.reproduced in ("no", "undecided"):
-            verdict, text = VERDICTS[finding.reproduced], _cell(_text(finding, one.findings))
-            yield from [f"- **{verdict}**, {text}: {_cell(finding.reason)}", ""]
+    yield from reasons_section(one.findings)
     if sentence := law_sentence(response_law([content.analysis for content in contents])):
         yield from [sentence, ""]
     yield from _models(contents[-1])
     yield from _figure(one, contents[-1], page)
     yield from _configurations(one, contents[-1], page)
+
+
+def reasons_section(findings: Sequence[FindingResult]) -> Iterator[str]:
+    """Yield the reasons of the findings that are not reproduced. A reason that several share stands once."""
+    shared: dict[str, list[FindingResult]] = {}
+    for finding in findings:
+        if finding.reason and finding.reproduced in ("no", "undecided"):
+            shared.setdefault(finding.reason, []).append(finding)
+    for reason, group in shared.items():
+        counts = Counter(VERDICTS[finding.reproduced] for finding in group)
+        if len(group) == 1:
+            verdicts, texts = next(iter(counts)).capitalize(), [_text(group[0], findings)]
+        else:
+            verdicts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
+            texts = list(dict.fromkeys(finding.text for finding in group))
+        about = "; ".join(f"“{_cell(text)}”" for text in texts)
+        yield from [f"- **{verdicts}:** {about} {_cell(reason)}", ""]
 
 
 def _configurations(one: ExperimentFindings, content: Content, page: Path) -> Iterator[str]:
@@ -277,7 +294,10 @@ def _figure(one: ExperimentFindings, content: Content, page: Path) -> Iterator[s
         yield from [f"![{stem}]({folder.name}/{name})", ""]
         scale = content.run.plan[0].time_scale if content.run.plan else 1.0
         if scale != 1:
-            yield f"The figure has the rates and times of this machine; one second of theirs took {scale:g} s here."
+            yield (
+                "The figure shows rates and times as measured on this machine, where one second of the study took "
+                f"{scale:g} s."
+            )
             yield ""
 
 

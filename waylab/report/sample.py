@@ -101,7 +101,7 @@ def _section(content: Content, figures: Mapping[str, str]) -> list[str]:
         f"**Hypothesis: {rules.hypothesis_verdict(content)}.** {_plain(spec.hypothesis)}",
         "",
         *(f"- {one.mark} {_plain(one.said)}" for one in decided),
-        *([] if decided else [f"- It would be refuted by: {_plain(spec.refutation)}"]),
+        *([] if decided or not spec.refutation else [f"- It would be refuted by: {_plain(spec.refutation)}"]),
         "",
         "**Trust.**",
         "",
@@ -158,6 +158,8 @@ def _table(content: Content) -> list[str]:
 
 def _program(content: Content) -> str:
     environment = content.environment
+    if content.spec.gates.imported:
+        return "other tools (imported), on unknown machines"
     program = environment.programs.get("waystage")
     version = (program.version if program else None) or "an unknown version"
     return f"{version} on {environment.cores_usable} cores ({environment.processor})"

@@ -11,6 +11,10 @@ _INTERRUPT_PRESSURE = "proc/pressure/irq"
 _CONFIGURATIONS = ("proc/config.gz", "boot/config-{release}")
 
 
+# Of other machines.
+UNKNOWN_ACCOUNTING = CpuAccounting(interrupts_in_processes=None, steal_in_processes=None)
+
+
 def cpu_accounting(root: Path = Path("/")) -> CpuAccounting:
     """Read the kernel's options; an option that cannot be read is None. `root` is for tests.
 

@@ -8,9 +8,9 @@ import re
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +20,7 @@ from msgspec import convert
 
 from waylab.errors import LabError
 from waylab.plan import Plan, Trial, make_plan, trial_as_dict
-from waylab.run.environment import environment
+from waylab.run.environment import COMMAND, environment
 from waylab.run.refused import refused
 from waylab.run.stopping import BlockDecisions, Decide, blocks_run
 from waylab.run.trial import run_trial
@@ -67,6 +67,8 @@ class Step:
     trial: Trial
     left_s: float
     result: TrialOutcome | None = None
+    # Addresses of metrics with stage times, by process; only if a page follows the run.
+    stage_metrics: Mapping[str, str] = field(default_factory=dict)
 
 
 class Campaign:
@@ -104,19 +106,25 @@ class Campaign:
         if self.spec.testbed.kind == "local":
             return []
         names = ", ".join(used_hosts(self.plan.trials))
-        return [f"testbed {self.spec.testbed.kind}: {names}; their links are measured before the first trial"]
+        measured = (
+            "their clocks are measured before and after every trial"
+            if self.spec.testbed.kind == "ssh"
+            else "their links are measured before the first trial"
+        )
+        return [f"testbed {self.spec.testbed.kind}: {names}; {measured}"]
 
     def run(
         self,
         on_step: Callable[[Step], None],
         decide: Decide | None = None,
         disturbed: Disturbed = lambda trial_id: [],
+        live: bool = False,
     ) -> None:
         """Run the missing trials; `on_step` is called several times a second and after every trial.
 
         `decide` is called after every block, if the specification has a stopping rule. Trials of which `disturbed`
         returns reasons run again at the end of their block, so that they stay close to the trials that they are
-        compared with.
+        compared with. With `live`, programs write and serve what a page shows of a running trial.
         """
         with _Lock(self.directory):
             try:
@@ -130,6 +138,7 @@ class Campaign:
                     open_testbed(self.spec.testbed, self.plan.trials, logs, limit) as testbed,
                     self._database(testbed) as database,
                 ):
+                    testbed.live = live
                     self._run(testbed, database, on_step, decisions, disturbed)
             except KeyboardInterrupt:
                 raise InterruptedRunError(
@@ -183,14 +192,16 @@ class Campaign:
 
             def tick(
                 spent_s: float,
+                stage_metrics: Mapping[str, str],
                 trial: Trial = trial,
                 rest_s: float = rest_s,
                 done: int = done,
                 total: int = total,
             ) -> None:
-                on_step(Step(done, total, trial, max(0.0, rest_s * pace.factor - spent_s)))
+                left_s = max(0.0, rest_s * pace.factor - spent_s)
+                on_step(Step(done, total, trial, left_s, stage_metrics=stage_metrics))
 
-            tick(0.0)
+            tick(0.0, {})
             require_disk_space(self.directory)
             self._require_programs()
             directory = paths.trial_directory(self.directory, trial.id)
@@ -289,19 +300,22 @@ def resume_run(directory: Path) -> Campaign:
     check_requirements(spec.testbed, plan.trials, Machine())
     programs = programs_of(plan.trials)
     started_with = read(directory / paths.ENVIRONMENT, Environment)
-    if _hash_of(environment(programs)) != _hash_of(started_with):
-        raise LabError(
-            f"{directory}: {programs.waystage} is not the program that the run was started with; start a new run"
-        )
+    now, then = _hash_of(environment(programs)), _hash_of(started_with)
+    for name in {**now, **then}:
+        if now.get(name) != then.get(name):
+            path = programs.commands.get(name.removeprefix(f"{COMMAND} "), programs.waystage)
+            raise LabError(
+                f"{directory}: {path} is not the program that the run was started with; start a new run"
+            )
     return Campaign(directory, spec, plan, programs)
 
 
 def _hash_of(found: Environment) -> dict[str, str]:
-    """Return the hash of every version of `waystage` in a run."""
+    """Return the hash of every version of `waystage` in a run, and of the programs that its specification describes."""
     return {
         name: program.sha256
         for name, program in found.programs.items()
-        if program and name.split(" ")[0] == "waystage"
+        if program and name.split(" ")[0] in ("waystage", COMMAND)
     }
 
 

@@ -17,6 +17,9 @@ from waylab.runfolder.trial import MachineState
 from waylab.testbed import Programs
 from waylab.version import __version__
 
+# Before the name of a program that the specification describes itself.
+COMMAND = "command"
+_ASKED = ["--version"]
 _PACKAGES = ["numpy", "scipy", "altair", "vl-convert-python", "hdrhistogram", "psutil", "pyroute2", "rich"]
 
 
@@ -35,6 +38,10 @@ def environment(programs: Programs) -> Environment:
             "nutcracker": _program(programs.nutcracker),
             "postgres": _program(postgres),
             **{f"waystage {name}": _program(path) for name, path in programs.versions.items()},
+            **{
+                f"{COMMAND} {name}": _program(path, programs.version_arguments.get(name))
+                for name, path in programs.commands.items()
+            },
         },
         source=_source(programs.waystage),
         kernel=platform.release(),
@@ -69,11 +76,13 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _program(path: Path | None) -> Program | None:
+def _program(path: Path | None, arguments: list[str] | None = _ASKED) -> Program | None:
+    """Describe a program; without arguments for it, it is not asked for its version, because it might do anything."""
     if path is None:
         return None
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-    return Program(path=str(path), version=_output([str(path), "--version"]), sha256=sha256)
+    version = _output([str(path), *arguments]) if arguments else None
+    return Program(path=str(path), version=version, sha256=sha256)
 
 
 def _source(waystage: Path) -> Source | None:

@@ -3,16 +3,18 @@
 The thread that waits for the load generator takes the samples. Interprets nothing.
 """
 
+import contextlib
 import csv
 import os
 import time
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO
 
 import psutil
 
+from waylab.run.process_tree import tree_row
 from waylab.run.speed import SpeedProbe
 from waylab.runfolder import paths
 from waylab.testbed import COUNTERS, Process, RunDatabase, Testbed
@@ -22,6 +24,9 @@ INTERVAL_S = 0.25
 # disturb the measurement.
 _HOSTS_INTERVAL_S = 1.0
 _DATABASE_INTERVAL_S = 1.0
+# A program may have hundreds of descendants. Reading them takes at most one part in so many of the time, but a program
+# is read at least once in this interval.
+_TREE_REST, _TREE_INTERVAL_S = 100, 1.0
 PROCESS_COLUMNS = ["clock_ns", "process", "pid", "user_s", "system_s", "resident_bytes", "threads"]
 MACHINE_COLUMNS = [
     "clock_ns",
@@ -37,6 +42,14 @@ MACHINE_COLUMNS = [
 ]
 # Only in trials whose design has the speed of the machine as a covariate.
 PROBE_COLUMNS = ["probes", "probe_cpu_s"]
+
+
+@dataclass
+class _Tree:
+    """A process that is sampled with its descendants, and the earliest time of the next sample."""
+
+    process: Process
+    next_s: float = 0.0
 
 
 class Telemetry:
@@ -62,8 +75,12 @@ class Telemetry:
         self._hosts_file: IO[str] | None = None
         self._hosts_written_s = -_HOSTS_INTERVAL_S
         self._cores = psutil.cpu_count() or 1
-        self._watched = [("waylab", psutil.Process(os.getpid()))]
-        for process in (*processes, *testbed.link_programs()):
+        self._processes = processes
+        self._watched = [] if testbed.samples else [("waylab", psutil.Process(os.getpid()))]
+        self._trees = [_Tree(process) for process in processes if process.has_descendants]
+        for process in () if testbed.samples else (*processes, *testbed.link_programs()):
+            if process.has_descendants:
+                continue
             try:
                 self._watched.append((process.name, psutil.Process(process.pid)))
             except psutil.NoSuchProcess:
@@ -82,6 +99,9 @@ class Telemetry:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        for tree in self._trees:
+            tree.next_s = 0.0
+        self._sample_trees()
         self._hosts_written_s = -_HOSTS_INTERVAL_S
         self._sample_hosts()
         self._database_written_s = -_DATABASE_INTERVAL_S
@@ -99,6 +119,9 @@ class Telemetry:
         """Write one row for each process that still runs, and one for the machine."""
         if self._probe:
             self._probe.run()
+        if self._testbed.samples:
+            self._sample_testbed()
+            return
         for name, process in self._watched:
             try:
                 with process.oneshot():
@@ -110,6 +133,7 @@ class Telemetry:
             self._process_rows.writerow(
                 [clock_ns, name, process.pid, times.user, times.system, memory, threads]
             )
+        self._sample_trees()
         self._sample_hosts()
         self._sample_database()
         machine = psutil.cpu_times()
@@ -131,6 +155,24 @@ class Telemetry:
             ]
         )
 
+    def _sample_testbed(self) -> None:
+        """Write the rows of other machines."""
+        rows, machine = self._testbed.sample(self._processes)
+        for row in rows:
+            self._process_rows.writerow([getattr(row, name) for name in PROCESS_COLUMNS])
+        self._machine_rows.writerow([getattr(machine, name) for name in MACHINE_COLUMNS])
+
+    def _sample_trees(self) -> None:
+        """Write one row for each program that the lab does not know, with its descendants."""
+        for tree in self._trees:
+            began_s = time.monotonic()
+            if began_s < tree.next_s:
+                continue
+            with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+                self._process_rows.writerow(tree_row(tree.process, time.monotonic_ns()))
+            rest_s = _TREE_REST * (time.monotonic() - began_s)
+            tree.next_s = began_s + min(rest_s, _TREE_INTERVAL_S)
+
     def _sample_database(self) -> None:
         """Write the counters of the database and the CPU time of all its processes."""
         if not self._database or not self._database_file:
@@ -143,7 +185,7 @@ class Telemetry:
         csv.DictWriter(self._database_file, ["clock_ns", *COUNTERS]).writerow(
             {"clock_ns": clock_ns, **counted}
         )
-        self._process_rows.writerow(_family(self._database.process))
+        self._process_rows.writerow(tree_row(self._database.process, time.monotonic_ns()))
 
     def _sample_hosts(self) -> None:
         """Write one row for each emulated host."""
@@ -160,31 +202,3 @@ class Telemetry:
             csv.writer(self._hosts_file).writerow(columns)
         rows = csv.DictWriter(self._hosts_file, columns)
         rows.writerows({"clock_ns": clock_ns, **asdict(row)} for row in counted)
-
-
-def _family(process: Process) -> list[object]:
-    """Sum up a process and its children; the parent's times include children that have ended."""
-    parent = psutil.Process(process.pid)
-    times = parent.cpu_times()
-    clock_ns = time.monotonic_ns()
-    user_s, system_s = times.user + times.children_user, times.system + times.children_system
-    memory, threads = parent.memory_info().rss, 1
-    for pid in _children(process.pid):
-        try:
-            child = psutil.Process(pid)
-            with child.oneshot():
-                spent, resident = child.cpu_times(), child.memory_info()
-        except (psutil.NoSuchProcess, psutil.ZombieProcess, psutil.AccessDenied):
-            continue
-        user_s, system_s = user_s + spent.user, system_s + spent.system
-        # Shared memory is counted once, with the parent.
-        memory, threads = memory + max(0, resident.rss - getattr(resident, "shared", 0)), threads + 1
-    return [clock_ns, process.name, process.pid, round(user_s, 2), round(system_s, 2), memory, threads]
-
-
-def _children(pid: int) -> list[int]:
-    path = Path(f"/proc/{pid}/task/{pid}/children")
-    try:
-        return [int(one) for one in path.read_text(encoding="ascii").split()]
-    except OSError:
-        return [child.pid for child in psutil.Process(pid).children()]

@@ -5,7 +5,7 @@ Starts the system, loads it and stops it. `trial.json` is written last, so a tri
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -13,9 +13,10 @@ from msgspec.structs import replace
 
 from waylab.errors import LabError
 from waylab.plan import Trial
-from waylab.run.accounting import cpu_accounting
+from waylab.run.accounting import UNKNOWN_ACCOUNTING, cpu_accounting
 from waylab.run.environment import machine_now
 from waylab.run.refused import forget_refused, keep_refused
+from waylab.run.scrape import Scraper
 from waylab.run.speed import SpeedProbe
 from waylab.run.telemetry import INTERVAL_S, Telemetry
 from waylab.runfolder import paths
@@ -41,12 +42,14 @@ def run_trial(
     programs: Programs,
     directory: Path,
     testbed: Testbed,
-    tick: Callable[[float], None],
+    tick: Callable[[float, Mapping[str, str]], None],
     database: RunDatabase | None = None,
     refused: list[str] | None = None,
 ) -> TrialOutcome:
-    """Run one trial in its emptied folder; `tick` is called with the elapsed seconds, several times a second.
+    """Run one trial in its emptied folder; `tick` is called several times a second.
 
+    `tick` receives the elapsed seconds, and the addresses of metrics with stage times by process. There are some only
+    if a page follows the run.
     `refused` has the reasons why earlier measurements of this trial are not used.
 
     If a program fails, the trial is `failed` with the reason; this is not an error of the lab.
@@ -64,14 +67,24 @@ def run_trial(
     database = system.database
     try:
         with ExitStack() as ending, system:
+            testbed.begin_trial(next(iter(trial.assignment.load), None))
             with testbed.without_quotas():
                 addresses = system.start_servers()
                 system.prefill(addresses)
             counted["before"] = database.counters() if database else None
             loads = system.start_load(addresses)
             probe = SpeedProbe() if trial.covariate == MACHINE_SPEED else None
-            with Telemetry(directory, system.processes, testbed, database, probe) as telemetry:
-                _watch(trial, system, loads, telemetry, lambda: tick(time.monotonic() - started_s))
+            with (
+                Telemetry(directory, system.processes, testbed, database, probe) as telemetry,
+                Scraper(directory, system.metrics),
+            ):
+                _watch(
+                    trial,
+                    system,
+                    loads,
+                    telemetry,
+                    lambda: tick(time.monotonic() - started_s, system.stage_metrics),
+                )
             ending.enter_context(testbed.without_quotas())
             _check_summaries(system, loads, directory)
             system.write_summary()
@@ -97,7 +110,7 @@ def run_trial(
         took_s=round(time.monotonic() - started_s, 3),
         before=before,
         after=machine_now(),
-        accounting=cpu_accounting(),
+        accounting=UNKNOWN_ACCOUNTING if testbed.samples else cpu_accounting(),
         manifest=True,
         refused=refused or [],
         clock_step_s=round(time.time() - started_unix_s - (time.monotonic() - started_s), 6),

@@ -33,10 +33,10 @@ class Environment(Struct, frozen=True, kw_only=True):
     processor: str  # model of the CPU
     cores: int | None  # logical cores
     cores_physical: int | None  # physical cores
-    cores_usable: int  # cores that the lab may use
+    cores_usable: int | None  # cores that the lab may use; null if the machine is unknown
     governor: str | None  # governor of the CPU's frequency
     clock_source: str | None  # clock source of the kernel
     transparent_hugepages: str | None  # setting of the kernel
-    memory_bytes: int  # memory of the machine, in bytes
+    memory_bytes: int | None  # memory of the machine, in bytes; null if the machine is unknown
     virtual_machine: bool  # whether the machine is virtual
     load_average: list[float]  # over 1, 5 and 15 minutes

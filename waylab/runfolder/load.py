@@ -38,6 +38,7 @@ class LoadTimes(Struct, frozen=True, kw_only=True):
     mean_ns: Amount | None  # mean in nanoseconds; null without a request
     std_ns: Amount | None  # standard deviation in nanoseconds; null without a request
     histogram: str  # HdrHistogram in nanoseconds: V2, deflated, base64; "" if empty
+    percentiles: dict[str, Amount | None] = field(default_factory=dict)  # in nanoseconds, by name
     unanswered: Count = 0  # requests without a reply, which are slower than any time of the histogram
 
 
@@ -156,6 +157,19 @@ class LoadMessages(Struct, frozen=True, kw_only=True):
         }
 
 
+class LoadSource(Struct, frozen=True, kw_only=True):
+    """The file of another tool that `waylab import` made a summary of."""
+
+    tool: str  # name of the tool, for example memtier_benchmark
+    file: str  # name of the file in the folder `sources` of the run
+    sha256: str  # SHA-256 of the file, in hexadecimal digits
+    line: Count | None = None  # line in a table; null for a file of one trial
+    view: str = "client"  # whose times they are: client or middleware
+    latency: str  # what the response times are, in one sentence
+    corrected: bool | None = None  # whether they start when a request is due; null if unknown
+    unknown: dict[str, str] = field(default_factory=dict)  # why a gate cannot be judged, by its name
+
+
 class LoadSummary(Struct, frozen=True, kw_only=True):
     """The summary of a load generator, or of several that were merged."""
 
@@ -169,7 +183,7 @@ class LoadSummary(Struct, frozen=True, kw_only=True):
     throughput_per_s: Amount  # requests completed per second of the window
     operations: LoadOperations  # by operation
     seconds: list[LoadSecond]  # every second of the run, warm-up included
-    cpu: LoadCpu  # CPU time in the window
+    cpu: LoadCpu | None = None  # CPU time in the window; null only for imported results
     verification: LoadVerification  # what was wrong with replies
     valid: bool  # the load generator's own verdict
     reasons: list[str]  # why the run is not valid
@@ -178,6 +192,12 @@ class LoadSummary(Struct, frozen=True, kw_only=True):
     messages: LoadMessages | None = None  # null for a load of memcached
     errors: dict[str, Count] = field(default_factory=dict)  # count by first line of an error reply
     parts: list[LoadPart] = field(default_factory=list)  # the load generators of a merged summary
+    source: LoadSource | None = None  # null unless the results were imported
+
+    def __post_init__(self) -> None:
+        """Require the CPU time of our own load generator."""
+        if self.cpu is None and self.source is None:
+            raise ValueError("Object missing required field `cpu`")
 
     @property
     def window_ns(self) -> tuple[int, int]:

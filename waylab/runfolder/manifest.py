@@ -1,5 +1,6 @@
 """`manifest.json`: the files that a trial left, with their hashes, so that later changes are detected."""
 
+import functools
 import hashlib
 from pathlib import Path
 
@@ -44,7 +45,16 @@ def hashes(directory: Path, without: tuple[str, ...] = ()) -> dict[str, FileHash
 def run_hash(trial_directory: Path) -> str:
     """Return the SHA-256 of the `run.json` that a trial belongs to; "" without one."""
     path = paths.run_directory(trial_directory) / paths.RUN
-    return hash_of(path.read_bytes()).sha256 if path.is_file() else ""
+    if not path.is_file():
+        return ""
+    found = path.stat()
+    return _hash_of_file(path, found.st_ino, found.st_mtime_ns, found.st_size)
+
+
+# Every trial asks for the hash of one run.json, which has megabytes in a run of thousands of trials.
+@functools.lru_cache(maxsize=4)
+def _hash_of_file(path: Path, _inode: int, _changed_ns: int, _bytes: int) -> str:
+    return hash_of(path.read_bytes()).sha256
 
 
 def hash_of(content: bytes) -> FileHash:

@@ -23,9 +23,11 @@ PROCESSES = "processes.csv"
 MACHINE = "machine.csv"
 HOSTS = "hosts.csv"
 DATABASE = "database.csv"
+METRICS = "metrics.csv"
 LINKS = "links"
 RECORDS = "records"
 LOGS = "logs"
+SOURCES = "sources"
 STOPPING = "stopping.json"
 ANALYSIS = "analysis.json"
 PREDICTIONS = "predictions.json"
@@ -37,6 +39,11 @@ FIGURES = "figures"
 def part_of_load(index: int) -> str:
     """Return the name of the summary of one load generator of several."""
     return f"load-{index}.json"
+
+
+def seconds_of(summary: str) -> str:
+    """Return the name of the file in which a load generator writes each second, from the name of its summary."""
+    return summary.replace("load", "seconds").replace(".json", ".jsonl")
 
 
 def trial_directory(directory: Path, trial_id: str) -> Path:

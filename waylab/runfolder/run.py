@@ -62,13 +62,14 @@ class GateLimits(Struct, frozen=True, kw_only=True):
     loosened: list[str]  # names of the limits that are looser than their defaults
     cpu_wait_max: float = 0.05  # time for which a host waited for a CPU that its quota allowed, as a share
     usual: dict[str, bool | float] = field(default_factory=dict)  # defaults of the loosened limits, by name
+    imported: bool = False  # whether the results were imported, so that some gates cannot be judged
 
     @property
     def passed(self) -> str:
         """What a trial that is used did, in words: it passed every gate, or the gates as loosened."""
         if not self.loosened:
-            return "passed every gate"
-        return f"passed the gates, loosened: {'; '.join(self.loosened_limits)}"
+            return "passed every gate that can be judged" if self.imported else "passed every gate"
+        return f"passed the gates, of which some were loosened: {'; '.join(self.loosened_limits)}"
 
     @property
     def loosened_limits(self) -> list[str]:
@@ -136,7 +137,9 @@ class SystemDescription(Struct, frozen=True, kw_only=True):
     """What analysis, models and report need to know of a system, whatever system it is."""
 
     name: str  # name of the system, for example proxy
-    protocol: str  # what the load speaks: memcached or messages
+    protocol: (
+        str  # what the load speaks: memcached or messages; of another generator, the name of its adapter
+    )
     programs: dict[str, int]  # number of programs by role, in the order of a request's path; without the load
     load_reaches: str  # one or all: the programs of the first role that each load generator connects to
     middle: str  # word for what stands between the load and the servers: proxy or service

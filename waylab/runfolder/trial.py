@@ -63,9 +63,32 @@ class Link(Struct, frozen=True, kw_only=True):
     loss: float | None = None  # share of the frames of each direction that are lost on purpose
     process: bool | None = None  # whether a program of the lab emulates a part of the link
     core_speed: float | None = None  # speed of the cores, relative to this machine; null for 1
+    paced: bool = False  # whether its programs slow themselves down to its cores, instead of a quota
     segment_bytes: int | None = None  # payload of a full TCP segment, in bytes
     attempt: int | None = None  # number of the measurement that was accepted
     measured_unix_s: float | None = None  # when the link was measured, in seconds since 1970
+
+
+class RemoteHost(Struct, frozen=True, kw_only=True):
+    """A host that the lab reached through SSH."""
+
+    ssh: str  # destination, as in the specification
+    address: str  # IP address on which its programs listen
+    waystage: str  # version of waystage on it
+    sha256: str  # SHA-256 of that program
+    cores: Count  # threads that it can run at once
+    kernel: str | None  # release of its kernel
+    memory_bytes: Count  # its memory, in bytes
+    keeper_pid: Count  # process id of the program that runs the others there
+
+
+class HostClock(Struct, frozen=True, kw_only=True):
+    """CLOCK_MONOTONIC of a host against that of the lab, during one trial."""
+
+    offset_ns: int  # the host's clock minus the lab's, in nanoseconds: mean of before and after the trial
+    error_ns: Count  # bound on the error in nanoseconds: half of the shortest round trip and of the drift
+    drift_ns: int  # offset after the trial minus offset before it, in nanoseconds
+    measured_s: float  # time between both measurements, in seconds
 
 
 class TestbedFacts(Struct, frozen=True, kw_only=True):
@@ -73,11 +96,20 @@ class TestbedFacts(Struct, frozen=True, kw_only=True):
 
     __test__ = False
 
-    kind: str = "local"  # local or netns
+    kind: str = "local"  # local, netns or ssh
     pinning: str | None = None  # shared or apart: how cores of emulated hosts are limited
     cores_usable: int | None = None  # cores of the machine that the lab may use
     time_scale: Amount = 1.0  # seconds here for one second of the described hosts
     links: dict[str, Link] = field(default_factory=dict)  # links by name of the host; empty on this machine
+    hosts: dict[str, RemoteHost] = field(default_factory=dict)  # hosts that were reached through SSH
+    clocks: dict[str, HostClock] = field(default_factory=dict)  # clocks of these hosts
+    clock_host: str | None = None  # host on whose clock the load and the telemetry are; null for the lab's
+
+    @property
+    def load_clock_ns(self) -> tuple[int, int]:
+        """The clock of the load minus that of the lab, and a bound on the error."""
+        clock = self.clocks.get(self.clock_host or "")
+        return (clock.offset_ns, clock.error_ns) if clock else (0, 0)
 
 
 class DatabaseFacts(Struct, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct, field
 
+from waylab.runfolder.load import LoadSource
 from waylab.runfolder.numbers import Interval, Law, Percentiles
 
 # The intervals of a request in a program that writes stamps, in the order in which it passes them.
@@ -19,10 +20,11 @@ class Gate(Struct, frozen=True, kw_only=True):
     """A condition that a trial must meet to be used."""
 
     name: str  # name of the gate
-    passed: bool | None  # null if the gate does not apply
+    passed: bool | None  # null if the gate does not apply or cannot be judged
     value: float | None  # what was measured, in the unit of the limit
     limit: float | None  # the limit
     text: str  # the result in words
+    unjudged: bool = False  # whether the gate applies, but imported results do not have what it judges
 
 
 class TrialOperation(Struct, frozen=True, kw_only=True):
@@ -185,6 +187,7 @@ class LinkUse(Struct, frozen=True, kw_only=True):
     waited_share: dict[str, float] = field(
         default_factory=dict
     )  # share of time that a host waited for a CPU although its quota was not used up, by host
+    paced: list[str] = field(default_factory=list)  # hosts in use whose programs slow themselves down
 
 
 class TrialNumbers(Struct, frozen=True, kw_only=True):
@@ -202,7 +205,7 @@ class TrialNumbers(Struct, frozen=True, kw_only=True):
     within: WithinTrial  # how well the trial is known from its seconds
     trace: Trace | None  # second by second; null for short trials
     hit_ratio: float | None  # keys found, as a share of the keys read
-    generator_cpu_share: float  # CPU time of the load generator, as a share of its threads' time
+    generator_cpu_share: float | None  # CPU time of the load generator, as a share of its threads' time
     operations: dict[str, TrialOperation]  # by operation, `all` first
     cpu: CpuUse  # CPU time of the programs
     links: LinkUse  # use of the emulated links
@@ -215,6 +218,7 @@ class TrialNumbers(Struct, frozen=True, kw_only=True):
     queue_length: QueueLength[float] | None = None  # null without records of a proxy or service
     proxy_view: ProxyView[float] | None = None  # null without records of both sides
     server_view: ServerView[float] | None = None  # null without records of both sides
+    source: LoadSource | None = None  # null unless the results were imported
 
 
 class AnalysedTrial(Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from waylab.spec.design import Labels, configurations, matches
 from waylab.spec.factors import Factor, Level, apply_level, resolve_key
 from waylab.spec.hosts import PROFILES, Assignment, HostSettings, TestbedSettings
 from waylab.spec.quantities import mean_of_variate_s, size_bytes
-from waylab.spec.read import read_spec, spec_as_dict
+from waylab.spec.read import read_spec, spec_as_dict, spec_of
 from waylab.spec.scales import FULL, QUICK, SCALES, at_scale
 from waylab.spec.schema import (
     MACHINE_SPEED,
@@ -68,6 +68,7 @@ __all__ = [
     "resolve_key",
     "size_bytes",
     "spec_as_dict",
+    "spec_of",
     "toml_text",
     "with_changes",
     "write_specs",

@@ -30,8 +30,23 @@ class Arm:
     settings: tuple[tuple[str, object], ...]
 
 
-def read_arm(given: str, name: str) -> Arm:
-    """Read a side: the path of a `waystage` binary, or settings such as `proxy.loops=2,clients=64`.
+def program_key(path: Path) -> str:
+    """Return the setting that a binary given as a side has: that of the system's only role, or of `waystage`.
+
+    Raises:
+        LabError: in one line for an invalid specification, or a system with several roles.
+    """
+    roles = list(read_spec(path).system.roles)
+    if len(roles) > 1:
+        raise LabError(
+            f"ab: {path} has the roles {', '.join(roles)}; say which one the binary is for, "
+            f"for example --a roles.{roles[0]}.program=PATH"
+        )
+    return f"system.roles.{roles[0]}.program" if roles else PROGRAM
+
+
+def read_arm(given: str, name: str, program: str = PROGRAM) -> Arm:
+    """Read a side: the path of a binary, or settings such as `proxy.loops=2,clients=64`; `program` is its setting.
 
     Raises:
         LabError: in one line for a file that is not there, an unknown setting, or a value that it cannot have.
@@ -40,8 +55,8 @@ def read_arm(given: str, name: str) -> Arm:
     if "=" not in given:
         path = Path(given)
         if not path.is_file():
-            raise LabError(f"{where}: is no file; give a waystage binary, or a setting such as proxy.loops=2")
-        return Arm(given, ((PROGRAM, str(path.resolve())),))
+            raise LabError(f"{where}: is no file; give a binary, or a setting such as proxy.loops=2")
+        return Arm(given, ((program, str(path.resolve())),))
     settings: list[tuple[str, object]] = []
     # A comma separates settings only if another one follows it.
     for part in re.split(r",(?=[\w.]+=)", given):
@@ -60,7 +75,7 @@ def read_arm(given: str, name: str) -> Arm:
 
 def given_by(settings: Mapping[str, object]) -> str:
     """Return the side that has these settings as `read_arm` reads it."""
-    if PROGRAM in settings:
+    if len(settings) == 1 and PROGRAM in settings:
         return str(settings[PROGRAM])
     return ",".join(f"{key}={value}" for key, value in settings.items())
 

@@ -1,5 +1,6 @@
 """Checks of single values of a specification: each returns the value to keep, or raises ValueError."""
 
+import ipaddress
 import re
 from collections.abc import Callable
 from dataclasses import field
@@ -16,7 +17,7 @@ Check = Callable[[object], _Value]
 
 _METRICS = re.compile(
     r"throughput_per_s|response_mean_ns|response_p(50|90|95|99)_ns"
-    r"|cpu_per_request_ns\.(total|load|proxy|backends|messages|database|interrupts)"
+    r"|cpu_per_request_ns\.[a-z][a-z0-9_]{0,31}"
     r"|(commits|wal_bytes|wal_syncs)_per_(request|message)"
 )
 
@@ -32,6 +33,16 @@ def text(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError("should be text in quotes")
     return value.strip()
+
+
+def ip_address(value: object) -> str:
+    """An IPv4 address."""
+    if not isinstance(value, str):
+        raise ValueError('should be an IPv4 address in quotes, such as "10.0.0.1"')
+    try:
+        return str(ipaddress.IPv4Address(value))
+    except ValueError:
+        raise ValueError("should be an IPv4 address such as 10.0.0.1") from None
 
 
 def flag(value: object) -> bool:
@@ -174,7 +185,7 @@ def metric(value: object) -> str:
     if not isinstance(value, str) or not _METRICS.fullmatch(value):
         raise ValueError(
             "should be throughput_per_s, response_mean_ns, response_p50_ns, _p90_, _p95_, _p99_, "
-            "cpu_per_request_ns.total, .load, .proxy, .backends, .messages, .database, .interrupts, "
+            "cpu_per_request_ns.total, .load, .interrupts or .ROLE, "
             "or commits_per_request, wal_bytes_per_request, wal_syncs_per_request (or _per_message)"
         )
     return value

@@ -72,7 +72,7 @@ def configurations(
         changed = settings
         for level in levels:
             changed = apply_level(changed, level)
-        found.append((_labels(factors, levels), changed))
+        found.append((_labels(factors, levels), changed.assigned()))
     return found
 
 

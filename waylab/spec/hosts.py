@@ -18,29 +18,41 @@ PROFILES: dict[str, dict[str, float]] = {
 
 @dataclass(frozen=True)
 class HostSettings:
-    """One machine: 10^6 bit/s of Ethernet frames each way, one-way delay, cores. None means no limit.
+    """One machine. Emulated: 10^6 bit/s of Ethernet frames each way, one-way delay, cores. None means no limit.
 
     `queue_kib` is the space in front of a limited rate, `loss` the share of frames that each direction loses.
-    `core_speed` is the speed of its cores, relative to a core of the machine that emulates it.
+    `core_speed` is the speed of its cores, relative to a core of the machine that emulates it. On a `paced` host, the
+    programs slow themselves down to these cores; otherwise a quota of CPU time does that.
     """
 
     profile: str = setting(checks.one_of(*PROFILES), "")
     cores: float | None = setting(checks.number(0.05, 1024), None)
     core_speed: float | None = setting(checks.number(0.001, 100), None)
+    paced: bool = setting(checks.flag, False)
     up_mbit: float | None = setting(checks.number(1, 30_000), None)
     down_mbit: float | None = setting(checks.number(1, 30_000), None)
     delay_ms: float | None = setting(checks.number(0, 10_000, above=True), None)
     queue_kib: float | None = setting(checks.number(16, 1 << 20), None)
     loss: float | None = setting(checks.number(0, 0.5, above=True), None)
+    # Of a machine that exists: the destination for ssh, the IP address of its programs ("" for that of its name), and
+    # the folder for files of the lab.
+    ssh: str = setting(checks.text, "")
+    address: str = setting(checks.ip_address, "")
+    folder: str = setting(checks.text, "")
+
+    @property
+    def quota(self) -> float | None:
+        """The CPU time that the kernel allows the host, in cores; None without a limit."""
+        return None if self.paced else self.cores
 
 
 @dataclass(frozen=True)
 class TestbedSettings:
-    """Where the programs run: on this machine as it is, or on emulated hosts."""
+    """Where the programs run: on this machine as it is, on emulated hosts, or on other machines."""
 
     __test__ = False
 
-    kind: str = setting(checks.one_of("local", "netns"), "local")
+    kind: str = setting(checks.one_of("local", "netns", "ssh"), "local")
     pinning: str = setting(checks.one_of("shared", "apart"), "shared")
     oversubscribe: bool = setting(checks.flag, False)
     time_scale: float = setting(checks.number(1, 1000), 1.0)
@@ -71,6 +83,8 @@ class Assignment:
     backends: tuple[str, ...] = setting(checks.texts, ())
     messages: tuple[str, ...] = setting(checks.texts, ())
     database: tuple[str, ...] = setting(checks.texts, ())
+    # The hosts of roles that the specification describes itself, which are a part of their description.
+    roles: dict[str, tuple[str, ...]] = field(default_factory=dict, metadata={"derived": True})
 
     @property
     def generators(self) -> int:
@@ -86,8 +100,13 @@ class Assignment:
 
     def of(self, role: str) -> tuple[str, ...]:
         """Return the names of the hosts of a role."""
-        names: tuple[str, ...] = getattr(self, role)
+        names: tuple[str, ...] = self.roles[role] if role in self.roles else getattr(self, role, ())
         return names
+
+    def by_role(self) -> dict[str, tuple[str, ...]]:
+        """Return the names of the hosts by role."""
+        fixed = {part.name: getattr(self, part.name) for part in fields(self) if part.name != "roles"}
+        return fixed | self.roles
 
 
 def with_profile(settings: HostSettings) -> HostSettings:
@@ -108,11 +127,12 @@ def check_assignment(testbed: TestbedSettings, assignment: Assignment, counts: d
         )
     for role in ("load", *(role for role, count in counts.items() if count)):
         names = assignment.of(role)
+        key = f"system.roles.{role}.hosts" if role in assignment.roles else f"assignment.{role}"
         for name in names:
             if name not in testbed.hosts:
                 known = ", ".join(testbed.hosts) or "none is described"
-                raise ValueError(f"assignment.{role}: {name!r} is not one of testbed.hosts; known: {known}")
+                raise ValueError(f"{key}: {name!r} is not one of testbed.hosts; known: {known}")
         if testbed.kind != "local" and not names:
             raise ValueError(
-                f'assignment.{role}: is missing; testbed.kind = "{testbed.kind}" runs every role on a host of its own'
+                f'{key}: is missing; testbed.kind = "{testbed.kind}" runs every role on a host of its own'
             )

@@ -1,16 +1,18 @@
 """Names in a specification: short and dotted keys, labels of levels, suggestions for unknown names."""
 
 import difflib
+import re
 from collections.abc import Callable
 from typing import TypeVar
 
-from waylab.spec.factors import resolve_key, setting_keys
+from waylab.spec.factors import is_short, resolve_key, setting_keys
 from waylab.spec.schema import TrialSettings
 
 _Checked = TypeVar("_Checked")
 
 # The dotted keys that factors can vary.
 KEYS = setting_keys(TrialSettings)
+_OF_ROLE = re.compile(r"(?:system\.)?(?:roles\.(?P<role>\w+)|(?P<generator>generator))\..+")
 
 
 def nearest(name: str, known: list[str], prefix: str) -> str:
@@ -49,9 +51,12 @@ def resolved(name: str, where: str) -> str:
 
 
 def short(name: str) -> str:
-    """Return the name used in tables: the last part, unless it is ambiguous."""
+    """Return the name used in tables: the last part, unless it is ambiguous; after a role or `generator`, with that."""
     last = name.rsplit(".", 1)[-1]
-    return last if sum(key.endswith(f".{last}") for key in KEYS) == 1 else name
+    of_role = _OF_ROLE.fullmatch(name)
+    if of_role:
+        return f"{of_role['role'] or of_role['generator']}.{last}"
+    return last if sum(key.endswith(f".{last}") and is_short(last, key) for key in KEYS) == 1 else name
 
 
 def label_of(value: object) -> str:

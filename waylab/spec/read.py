@@ -16,10 +16,12 @@ from waylab.spec.hosts import HostSettings, check_assignment, with_profile
 from waylab.spec.naming import checked, label_of, resolved, short
 from waylab.spec.published import read_published
 from waylab.spec.quantities import mean_of_variate_s
+from waylab.spec.roles.read import read_generator, read_roles
 from waylab.spec.rules import beside, blocks_for_contrasts, check_measured, check_rules, read_rules
 from waylab.spec.scales import FULL, at_scale, read_scales
 from waylab.spec.schema import Pattern, PredictionSplit, Spec, StoppingSettings, TrialSettings
 from waylab.spec.settings import Load
+from waylab.spec.ssh import check_ssh, check_ssh_settings
 from waylab.spec.systems import System
 from waylab.spec.tables import Table, section
 from waylab.spec.time_scale import at_time_scale
@@ -33,6 +35,11 @@ def read_spec(path: Path, scale: str = FULL) -> Spec:
         raise LabError(f"{path}: no such specification") from None
     except bounded.UnreadableError as error:
         raise LabError(f"{path}: {error}") from None
+    return spec_of(content, path, scale)
+
+
+def spec_of(content: Table, path: Path, scale: str = FULL) -> Spec:
+    """Check the content of a specification, and return it at a scale; `path` is its name in errors."""
     try:
         return at_scale(_spec(content, path), scale)
     except ValueError as error:
@@ -42,6 +49,7 @@ def read_spec(path: Path, scale: str = FULL) -> Spec:
 def spec_as_dict(spec: Spec) -> Table:
     """Return the resolved specification for `run.json`."""
     content = dataclasses.asdict(spec)
+    content["assignment"] = spec.settings.assigned().assignment.by_role()
     content["factors"] = [
         {
             "name": factor.name,
@@ -84,11 +92,13 @@ def _spec(content: Table, path: Path) -> Spec:
     published = read_published(content.pop("published", None), factors)
     refuted_by = content.pop("refuted_by", [])
     hosts = _hosts(content)
+    own = _own_system(content)
     spec = section(Spec, content, "")
     patterns = {name: read_patterns(part, factors, f"design.{name}") for name, part in design.items()}
     learning = {name: read_patterns(part, factors, f"predict.{name}") for name, part in predict.items()}
     spec = dataclasses.replace(
         spec,
+        system=dataclasses.replace(spec.system, **own),
         factors=factors,
         compare=compare,
         published=published,
@@ -140,6 +150,16 @@ def _hosts(content: Table) -> dict[str, HostSettings]:
             raise ValueError(f"testbed.hosts: {name!r} should be small letters, digits and dashes")
         hosts[name] = with_profile(section(HostSettings, described, f"testbed.hosts.{name}"))
     return hosts
+
+
+def _own_system(content: Table) -> Table:
+    """Remove the tables of roles and of the generator from the content of the specification, and read them."""
+    system = content.get("system")
+    if not isinstance(system, dict):
+        return {}
+    read = {"roles": read_roles, "generator": read_generator}
+    content["system"] = {name: value for name, value in system.items() if name not in read}
+    return {name: read[name](system[name]) for name in read if name in system}
 
 
 def _factors(content: object) -> tuple[Factor, ...]:
@@ -198,6 +218,7 @@ def _check_whole(spec: Spec) -> None:
     _check_stopping(spec)
     combinations = configurations(spec.factors, spec.design, spec.settings)
     check_compares(spec, [labels for labels, _ in combinations])
+    check_ssh(spec)
     _check_rules(spec, [labels for labels, _ in combinations])
     _check_prediction(spec.predict, [labels for labels, _ in combinations])
     _check_metrics(spec, [settings for _, settings in combinations])
@@ -205,6 +226,7 @@ def _check_whole(spec: Spec) -> None:
         system, load, generators = settings.system, settings.load, settings.assignment.generators
         _check_values(system, load)
         system.under_test.check(system, load, generators)
+        check_ssh_settings(spec.testbed, settings)
         check_assignment(spec.testbed, settings.assignment, system.programs(generators))
         at_time_scale(settings, spec.testbed.time_scale)
         _check_loop(load)

@@ -81,7 +81,9 @@ def _check_rule(rule: Rule, factors: tuple[Factor, ...], where: str) -> None:
                 f"{where}.factor = {rule.factor!r}: is not a factor; {nearest_here(rule.factor, known, '')}"
             )
         if rule.below is not None or rule.above is not None:
-            raise ValueError(f"{where}: an effect must be the largest; it has neither below nor above")
+            raise ValueError(
+                f"{where}: with factor, a larger effect refutes, and no limit; remove below and above"
+            )
         return
     if rule.below is None and rule.above is None:
         raise ValueError(f"{where}: needs below or above, the number that refutes the hypothesis")

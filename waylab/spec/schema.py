@@ -3,7 +3,7 @@
 `experiments/demo.toml` explains every key.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from waylab.spec import checks
 from waylab.spec.checks import setting
@@ -142,6 +142,11 @@ class TrialSettings:
     system: System = field(default_factory=System)
     load: Load = field(default_factory=Load)
     assignment: Assignment = field(default_factory=Assignment)
+
+    def assigned(self) -> "TrialSettings":
+        """Return the settings with the hosts of the roles that the specification describes itself."""
+        hosts = {name: role.hosts for name, role in self.system.roles.items()}
+        return replace(self, assignment=replace(self.assignment, roles=hosts)) if hosts else self
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,11 @@ _NAMED = (
     "refuted_by",
     "of",
     "to",
+    "roles",
+    "generator",
+    "environment",
+    "files",
+    "set",
 )
 
 
@@ -34,12 +39,12 @@ def section(settings: type[_Section], content: object, prefix: str) -> _Section:
         raise ValueError(f"{prefix}: should be a table")
     assert dataclasses.is_dataclass(settings), "sections are dataclasses"
     every = {part.name: part for part in dataclasses.fields(settings)}
-    parts = {name: part for name, part in every.items() if name not in _NAMED}
+    parts = {name: part for name, part in every.items() if name not in _NAMED or "check" in part.metadata}
     values: Table = {}
     for name, value in content.items():
         key = f"{prefix}.{name}" if prefix else name
         if name not in parts:
-            named = [name for name in every if name in _NAMED]
+            named = [name for name in every if name not in parts]
             raise ValueError(f"{key} is not a key; {nearest(name, [*parts, *named], prefix)}")
         inner = part_type(parts[name])
         if inner:

@@ -77,8 +77,10 @@ def calibrate(
     settings: TestbedSettings, trials: tuple[Trial, ...], machine: Machine, logs: Path
 ) -> Calibration:
     """Build the hosts, measure them and remove them."""
-    if settings.kind == "local":
-        raise TestbedError('testbed.kind = "local": has no emulated hosts to calibrate; set it to "netns"')
+    if settings.kind != "netns":
+        raise TestbedError(
+            f'testbed.kind = "{settings.kind}": has no emulated hosts to calibrate; set it to "netns"'
+        )
     check_requirements(settings, trials, machine)
     with open_testbed(settings, trials, logs, _ANY_ERROR) as testbed:
         links = testbed.facts().links
@@ -108,8 +110,8 @@ def calibrate(
 def _quotas(hosts: dict[str, HostSettings]) -> Iterator[tuple[str, int, int]]:
     """List host, quota and period of every host with a limit."""
     for name, host in hosts.items():
-        if host.cores:
-            yield name, *cgroups.quota_and_period_us(host.cores)
+        if host.quota:
+            yield name, *cgroups.quota_and_period_us(host.quota)
 
 
 def _shares(

@@ -22,6 +22,8 @@ class Host:
 
     # Whether only the hosts of this run can reach this host.
     own_network = False
+    # The cores to which its programs slow themselves down; None if they need not.
+    paced_cores: float | None = None
 
     def __init__(self, name: str = "here", address: str = "127.0.0.1") -> None:
         self.name = name
@@ -70,11 +72,44 @@ class HostCounters:
     waited_s: float = 0.0
 
 
+@dataclass(frozen=True)
+class ProcessRow:
+    """A row of `processes.csv`."""
+
+    clock_ns: int
+    process: str
+    pid: int
+    user_s: float
+    system_s: float
+    resident_bytes: int
+    threads: int
+
+
+@dataclass(frozen=True)
+class MachineRow:
+    """A row of `machine.csv`: counters since the machine started."""
+
+    clock_ns: int
+    capacity_s: float
+    user_s: float
+    system_s: float
+    interrupt_s: float
+    idle_s: float
+    steal_s: float
+    load_1m: float
+    memory_available_bytes: int
+    network_sent_bytes: int
+
+
 class Testbed:
     """The hosts of a run, as a context; here every name is this machine."""
 
     __test__ = False
     kind = "local"
+    # Whether the hosts are other machines, whose programs only the testbed can sample.
+    samples = False
+    # Whether a page follows the run: load generators write each second, and programs serve their stage times.
+    live = False
 
     def __enter__(self) -> "Testbed":
         return self
@@ -91,6 +126,21 @@ class Testbed:
     def filling_host(self, name: str | None) -> Host:
         """Return the host from which data are stored before the load of host `name`."""
         return self.host(name)
+
+    def begin_trial(self, clock_host: str | None) -> None:
+        """Prepare the hosts for a trial whose load runs on `clock_host`."""
+        return
+
+    def start_together(self, starts: list[tuple[Callable[[], Process], int]]) -> list[Process]:
+        """Start programs, pause each when it has so many sockets, and let all go on at once.
+
+        Only if the testbed `samples`.
+        """
+        raise NotImplementedError
+
+    def sample(self, processes: list[Process]) -> tuple[list[ProcessRow], MachineRow]:
+        """Return a row for each program and one for the machines, if the testbed `samples`."""
+        raise NotImplementedError
 
     def without_quotas(self) -> AbstractContextManager[None]:
         """Return a context in which no host has a limit of its CPU time, to prepare and to end a trial faster."""

@@ -13,6 +13,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -27,6 +28,7 @@ _SET_PARENT_DEATH_SIGNAL = 1
 # A shell that stops itself, and becomes the program after SIGCONT.
 _PAUSED = ["/bin/sh", "-c", 'kill -STOP $$; exec "$@"', "paused"]
 _READY = re.compile(r"ready on (\S+)")
+_METRICS = re.compile(r"metrics on (\S+)")
 
 # Loaded before any fork: the child must not load libraries.
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -61,24 +63,19 @@ class Process:
         self.stderr = logs / f"{name}.stderr"
         self.exit_code: int | None = None
         self.killed = False
+        self.stop_within_s: float | None = None
+        # Whether its descendants do its work, so that their CPU time is counted as its own.
+        self.has_descendants = False
         self._stop_requested = False
-        parent = os.getpid()
         try:
-            with (
-                self.stdout.open("wb") as out,
-                self.stderr.open("wb") as err,
-                warnings.catch_warnings(),
-                _signals_wait(),
-            ):
-                # Newer Pythons warn of forking beside the idle threads of numpy; the child makes only system calls.
-                warnings.simplefilter("ignore", DeprecationWarning)
-                self._child = subprocess.Popen(
+            with self.stdout.open("wb") as out, self.stderr.open("wb") as err, _signals_wait():
+                self._child = popen_tied(
                     [*_PAUSED, *command] if paused else command,
+                    enter,
+                    user,
                     stdin=subprocess.DEVNULL,
                     stdout=out,
                     stderr=err,
-                    start_new_session=True,
-                    preexec_fn=lambda: _become_child(parent, enter, user),  # noqa: PLW1509
                 )
         except OSError as error:
             raise TestbedError(f"{name}: {command[0]} cannot be started: {error.strerror}") from None
@@ -118,6 +115,11 @@ class Process:
 
         return self._wait_for(address)
 
+    def metrics_address(self) -> str | None:
+        """Return the address of the metrics, of a program that is ready and serves some."""
+        found = _METRICS.search(self.stdout.read_text(encoding="utf-8", errors="replace"))
+        return found[1] if found else None
+
     def wait_until_paused(self) -> None:
         """Wait until a process that was started paused can be resumed."""
         self._wait_for(
@@ -141,12 +143,15 @@ class Process:
                     count += os.readlink(entry.path).startswith("socket:")
         return count
 
-    def wait_until_serving(self, address: str, answers: Callable[[], bool]) -> str:
+    def wait_until_serving(
+        self, address: str, answers: Callable[[], bool], within_s: float | None = None
+    ) -> str:
         """Wait until `answers` returns true, and return the address."""
-        return self._wait_for(lambda: address if answers() else None)
+        return self._wait_for(lambda: address if answers() else None, within_s)
 
-    def _wait_for(self, probe: Callable[[], str | None]) -> str:
-        deadline = time.monotonic() + READY_WITHIN_S
+    def _wait_for(self, probe: Callable[[], str | None], within_s: float | None = None) -> str:
+        within_s = READY_WITHIN_S if within_s is None else within_s
+        deadline = time.monotonic() + within_s
         while True:
             ended = not self.running()
             found = probe()
@@ -157,9 +162,7 @@ class Process:
                     f"{self.name}: ended with {self.exit_code} before it was ready{self.last_error_line()}"
                 )
             if time.monotonic() > deadline:
-                raise TestbedError(
-                    f"{self.name}: not ready within {READY_WITHIN_S:g} s{self.last_error_line()}"
-                )
+                raise TestbedError(f"{self.name}: not ready within {within_s:g} s{self.last_error_line()}")
             time.sleep(_POLL_S)
 
     def last_error_line(self) -> str:
@@ -185,7 +188,7 @@ class Process:
         """Stop the process, with SIGKILL after a time-out."""
         self.request_stop()
         try:
-            if not self.wait(STOP_WITHIN_S):
+            if not self.wait(STOP_WITHIN_S if self.stop_within_s is None else self.stop_within_s):
                 self.killed = True
         finally:
             # Also after a normal exit: a child of the program must not outlive the trial.
@@ -220,6 +223,25 @@ def pause_when_connected(wanted: list[tuple[Process, int]], time_scale: float = 
             names = ", ".join(process.name for process, _ in waiting)
             raise TestbedError(f"{names}: not connected within {within_s:g} s")
         time.sleep(_CONNECTED_POLL_S)
+
+
+def popen_tied(
+    command: list[str],
+    enter: Callable[[], None] | None = None,
+    user: tuple[int, int] | None = None,
+    **streams: Any,
+) -> subprocess.Popen[bytes]:
+    """Start a program in its own session that the kernel kills if the lab dies."""
+    parent = os.getpid()
+    with warnings.catch_warnings():
+        # Newer Pythons warn of forking beside the idle threads of numpy; the child makes only system calls.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return subprocess.Popen(
+            command,
+            start_new_session=True,
+            preexec_fn=lambda: _become_child(parent, enter, user),  # noqa: PLW1509
+            **streams,
+        )
 
 
 @contextlib.contextmanager

@@ -27,6 +27,10 @@ class Programs:
     postgres: PostgresPrograms | None = None
     # Other versions of `waystage` that specifications name, by their path.
     versions: Mapping[str, Path] = field(default_factory=dict)
+    # Programs of roles and generators that specifications describe, by their names there.
+    commands: Mapping[str, Path] = field(default_factory=dict)
+    # The arguments that make some of them print their versions.
+    version_arguments: Mapping[str, list[str]] = field(default_factory=dict)
 
     def stamps(self) -> dict[Path, tuple[int, int, int]]:
         """Return inode, length and time of change of each program, which differ once a program is replaced.
@@ -35,7 +39,13 @@ class Programs:
             LabError: for a program that was removed.
         """
         found = {}
-        for path in (self.waystage, self.memcached, self.nutcracker, *self.versions.values()):
+        for path in (
+            self.waystage,
+            self.memcached,
+            self.nutcracker,
+            *self.versions.values(),
+            *self.commands.values(),
+        ):
             if path is None:
                 continue
             try:
@@ -70,6 +80,22 @@ def _find_nutcracker() -> Path:
             'nutcracker: not found on PATH; install twemproxy, or set system.kind = "proxy" or "direct"'
         )
     return Path(found)
+
+
+def find_command(program: str, key: str) -> Path:
+    """Find a program that a specification names by its path or its name on PATH; `key` is for the error."""
+    if "/" in program:
+        path = Path(program).absolute()
+        if not is_program(path):
+            problem = "cannot be executed" if path.exists() else "is not there"
+            raise LabError(
+                f"{key} = {program!r}: {path} {problem}; give the path of a program, or its name on PATH"
+            )
+        return path
+    found = shutil.which(program, path=f"{os.environ.get('PATH', '')}:{SYSTEM_PROGRAMS}")
+    if not found:
+        raise LabError(f"{key} = {program!r}: not found on PATH; install it, or give its path")
+    return Path(found).absolute()
 
 
 def require_version(path: Path) -> Path:

@@ -8,11 +8,13 @@ import psutil
 
 from waylab.errors import LabError
 from waylab.plan import Trial
+from waylab.program import find_waystage
 from waylab.spec import HostSettings, TestbedSettings, size_bytes
 from waylab.testbed.hosts import Testbed
 from waylab.testbed.machine import Machine
 from waylab.testbed.netns import NetnsTestbed, cgroups
 from waylab.testbed.netns.link_processes import parts_of
+from waylab.testbed.ssh import SshTestbed
 
 # Standard streams, listeners, record files, and files that the runtime opens.
 _DESCRIPTORS_BESIDE = 64
@@ -36,6 +38,9 @@ def _hosts(trial: Trial) -> list[str]:
 
 def check_requirements(settings: TestbedSettings, trials: tuple[Trial, ...], machine: Machine) -> None:
     """Refuse a plan that this machine cannot run as described."""
+    if settings.kind == "ssh":
+        # The hosts are checked when they are connected.
+        return
     check_capacity(trials)
     if settings.kind == "local":
         return
@@ -44,6 +49,8 @@ def check_requirements(settings: TestbedSettings, trials: tuple[Trial, ...], mac
         raise LabError("testbed.hosts: `lab`, `meter` and `switch` are reserved names; rename the host")
     check_kernel(used, machine, settings.links)
     _check_shares(used)
+    for trial in trials:
+        _check_paced(settings, trial)
     most = max(cores_described(settings, trial) for trial in trials)
     if settings.pinning == "apart":
         _check_apart(used, machine)
@@ -61,6 +68,8 @@ def open_testbed(
     """Return the testbed of a plan as a context; the measurements of its links are written to `logs`."""
     if settings.kind == "local":
         return Testbed()
+    if settings.kind == "ssh":
+        return SshTestbed(settings, used_hosts(trials), find_waystage())
     kernel = frozenset(name for name, feature in Machine().network.items() if feature.able)
     return NetnsTestbed(settings, used_hosts(trials), logs, link_error_max, kernel)
 
@@ -72,7 +81,7 @@ def check_kernel(used: dict[str, HostSettings], machine: Machine, links: str = "
     kernel = frozenset(name for name, feature in machine.network.items() if feature.able)
     if any(parts_of(host, links, kernel).process for host in used.values()):
         needed.append(machine.network["tun"])
-    if any(host.cores for host in used.values()):
+    if any(host.quota for host in used.values()):
         needed.append(machine.quotas)
     for finding in needed:
         if not finding.able:
@@ -84,11 +93,35 @@ def check_kernel(used: dict[str, HostSettings], machine: Machine, links: str = "
 def _check_shares(used: dict[str, HostSettings]) -> None:
     """Refuse a share of a CPU that is smaller than the kernel's smallest quota."""
     for name, host in used.items():
-        if host.cores and host.cores < cgroups.CORES_MIN:
+        if host.quota and host.quota < cgroups.CORES_MIN:
             raise LabError(
                 f"testbed.hosts.{name}: has {host.cores:g} of a core of this machine, and the kernel's smallest "
                 f"share is {cgroups.CORES_MIN:g}; use a smaller testbed.time_scale, a larger core_speed, {_LOCAL}"
             )
+
+
+def _check_paced(settings: TestbedSettings, trial: Trial) -> None:
+    """Refuse a paced host whose programs cannot slow themselves down to its cores."""
+    able = trial.system.under_test.slows_down(trial.system)
+    counts = {"load": trial.assignment.generators, **trial.system.programs(trial.assignment.generators)}
+    for role, count in counts.items():
+        for name in trial.assignment.of(role)[:count]:
+            host, key = settings.emulated(name), f"testbed.hosts.{name}.paced"
+            if host.paced and role not in able:
+                raise LabError(
+                    f"{key}: the host runs {role} of another program; only `waystage proxy` can slow itself down, "
+                    "so leave it out, or run the proxy on a host of its own"
+                )
+            if host.paced and (not host.cores or host.cores > able[role]):
+                raise LabError(
+                    f"{key}: the host has {_cores_text(host.cores)} of this machine, its proxy has {able[role]} loops, "
+                    "and each of them can only become slower than a core; give fewer cores, or a larger time scale"
+                )
+
+
+def _cores_text(cores: float | None) -> str:
+    """Return the cores of a host in words."""
+    return f"{cores:g} cores" if cores else "no limit of cores"
 
 
 def _check_apart(used: dict[str, HostSettings], machine: Machine) -> None:

@@ -10,5 +10,5 @@ mod stage;
 
 pub use nanos::{Nanos, duration_ns};
 pub use process::Process;
-pub use source::{Clock, CpuTime, ManualClock, process_cpu, unix_now};
+pub use source::{Clock, CpuTime, ManualClock, process_cpu, thread_cpu_ns, unix_now};
 pub use stage::{INTERVALS, Interval, STAGES, Stage, StageClock};

@@ -64,6 +64,13 @@ pub fn unix_now() -> u64 {
     time.tv_sec.max(0).cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
+/// CPU time of the thread that asks, in nanoseconds.
+#[allow(clippy::disallowed_methods, reason = "this is the one place that reads the clock")]
+pub fn thread_cpu_ns() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
+}
+
 /// CPU time of this process, all threads together.
 pub fn process_cpu() -> CpuTime {
     let usage = proc_usage();

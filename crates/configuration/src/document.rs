@@ -12,7 +12,7 @@ use toml::de::{DeTable, DeValue};
 /// The size limit. A configuration of this size would have thousands of entries; a larger file is not a configuration.
 const BYTES_MAX: u64 = 1 << 20;
 /// The number of characters of a wrong value that an error repeats, so that it stays on one line.
-const MESSAGE_CHARACTERS_MAX: usize = 900;
+const MESSAGE_CHARACTERS_MAX: usize = 1000;
 
 /// The start of the TOML parser's message for an unknown key.
 const UNKNOWN_FIELD: &str = "unknown field ";
@@ -73,7 +73,7 @@ impl Document {
         let mut bytes = Vec::new();
         File::open(path).map_err(unreadable)?.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
         if bytes.len() as u64 > BYTES_MAX {
-            return Err(refuse("larger than 1 MiB; a configuration file is smaller"));
+            return Err(refuse("larger than 1 MiB; is it a configuration file?"));
         }
         match String::from_utf8(bytes) {
             Ok(text) => Ok(Document { file, text }),

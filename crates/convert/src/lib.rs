@@ -39,7 +39,7 @@ const TEXT_BYTES_MAX: usize = 1 << 20;
 pub fn convert(text: &str, options: &Options) -> Result<String, ConvertError> {
     let fail = |error: ConvertError| error.in_file(&options.file);
     if text.len() > TEXT_BYTES_MAX {
-        return Err(fail(ConvertError::new("larger than 1 MiB; a configuration is smaller")));
+        return Err(fail(ConvertError::new("larger than 1 MiB; is it a configuration file?")));
     }
     let origin = options.origin.unwrap_or_else(|| match mcrouter::is_json(text) {
         true => Origin::Mcrouter,

@@ -4,15 +4,17 @@ mod destinations;
 mod failover;
 mod handle;
 mod json;
+mod modify_key;
 mod operations;
 mod pools;
 mod refused;
 mod replicated;
+mod routes;
 
 use crate::error::ConvertError;
 use crate::mcrouter::handle::Handles;
 use crate::mcrouter::json::{below, object};
-use crate::output::{Output, Route};
+use crate::output::Output;
 use serde_json::{Map, Value};
 
 pub(crate) use json::is_json;
@@ -46,7 +48,7 @@ pub(crate) fn convert(text: &str, route_prefix: Option<&str>) -> Result<Output, 
         handles.output.notes.push(format!("{key} has no counterpart."));
     }
     let (root, path) = root(top, route_prefix)?;
-    let first = convert_root(&mut handles, root, &path)?;
+    let first = routes::convert(&mut handles, root, &path)?;
     let mut output = handles.output;
     // The first pool has the keys without a route.
     let at = output.pools.iter().position(|pool| pool.name == first).unwrap_or_default();
@@ -97,41 +99,10 @@ fn choose<'j>(routes: &'j Value, route_prefix: Option<&str>) -> Result<(&'j Valu
             Err(ConvertError::at_path("routes", problem))
         }
         (None, None) => {
-            let problem = format!(
-                "the proxy strips no routing prefix, so one entry can be converted at a time; give --route-prefix with one of: {}",
-                known()
-            );
+            let problem = format!("one entry is converted at a time; give --route-prefix with one of: {}", known());
             Err(ConvertError::at_path("routes", problem))
         }
     }
-}
-
-/// Converts the route of all keys, which may choose a pool by prefix. Returns the name of the first pool.
-fn convert_root(handles: &mut Handles<'_>, root: &Value, path: &str) -> Result<String, ConvertError> {
-    let handle = handles.resolve(root, path)?;
-    if handle["type"] != "PrefixSelectorRoute" {
-        let pool = handles.pool_of(&handle, path)?;
-        return handles.output.add(pool);
-    }
-    let selector = object(&handle, path)?;
-    let Some(wildcard) = selector.get("wildcard") else {
-        let problem =
-            "has no wildcard; here, keys without a known prefix go to the first pool: add the wildcard that they need";
-        return Err(ConvertError::at_path(path, problem));
-    };
-    let pool = handles.pool_of_child(wildcard, &below(path, "wildcard"))?;
-    let first = handles.output.add(pool)?;
-    let policies = selector.get("policies").map(|policies| object(policies, &below(path, "policies"))).transpose()?;
-    for (prefix, policy) in policies.into_iter().flatten() {
-        let place = below(&below(path, "policies"), prefix);
-        if prefix.is_empty() {
-            return Err(ConvertError::at_path(&place, "the prefix is empty; use the wildcard"));
-        }
-        let pool = handles.pool_of_child(policy, &place)?;
-        let pool = handles.output.add(pool)?;
-        handles.output.routes.push(Route { prefix: prefix.clone(), pool });
-    }
-    Ok(first)
 }
 
 #[cfg(test)]

@@ -28,6 +28,8 @@ pub(crate) struct Pool {
 pub(crate) struct Route {
     pub(crate) prefix: String,
     pub(crate) pool: String,
+    /// What the servers receive in the place of the prefix, if the route changes keys. It may be empty.
+    pub(crate) replacement: Option<String>,
 }
 
 /// A line of a pool.
@@ -130,8 +132,13 @@ impl Output {
                 };
             }
         }
-        for Route { prefix, pool } in &self.routes {
+        for Route { prefix, pool, replacement } in &self.routes {
             text += &format!("\n[[routes]]\nprefix = {}\npool = {}\n", quoted(prefix), quoted(pool));
+            text += &match replacement.as_deref() {
+                None => String::new(),
+                Some("") => "strip-prefix = true\n".into(),
+                Some(replacement) => format!("replace-prefix = {}\n", quoted(replacement)),
+            };
         }
         text
     }
@@ -158,11 +165,16 @@ mod tests {
         pool.set_text("hash-tag", "\"\n");
         let mut output = Output { notes: vec!["a\r\nb".into()], ..Output::default() };
         output.add(pool).unwrap();
-        output.routes.push(Route { prefix: "a\"\n[[pools]]".into(), pool: "a-b".into() });
+        output.routes.push(Route {
+            prefix: "a\"\n[[pools]]".into(),
+            pool: "a-b".into(),
+            replacement: Some("b\"\n[[pools]]".into()),
+        });
         let text = output.toml("a\nloops = 4");
         let table: toml::Table = text.parse().unwrap();
         assert_eq!(table.keys().collect::<Vec<_>>(), ["pools", "routes"], "{text}");
         assert_eq!(table["routes"][0]["prefix"].as_str(), Some("a\"\n[[pools]]"));
+        assert_eq!(table["routes"][0]["replace-prefix"].as_str(), Some("b\"\n[[pools]]"));
         assert_eq!(table["pools"][0]["name"].as_str(), Some("a-b"));
     }
 

@@ -24,7 +24,8 @@ const MCROUTER: &str = r#"{ // pools
   "pools": { "A": { "servers": ["10.0.0.1:11211", "[::1]:11211"], "server_timeout": 200 }, "B": { "inherit": "A" } },
   "named_handles": [ { "type": "PoolRoute", "name": "b", "pool": "B" } ],
   "route": { "type": "PrefixSelectorRoute",
-    "policies": { "a:": "AllSyncRoute|Pool|A", "b:": { "type": "WarmUpRoute", "cold": "b", "warm": "PoolRoute|A", "exptime": 9 } },
+    "policies": { "a:": "AllSyncRoute|Pool|A", "b:": { "type": "WarmUpRoute", "cold": "b", "warm": "PoolRoute|A", "exptime": 9 },
+      "c:": { "type": "ModifyKeyRoute", "target": "b", "ensure_key_prefix": "c:d:", "replace_key_prefix": "c:e:" } },
     "wildcard": { "type": "FailoverRoute", "children": ["PoolRoute|A", "b"] } /* the rest */ } }
 "#;
 

@@ -13,6 +13,11 @@ const POINTS_PER_DIGEST: usize = 4;
 #[derive(Clone, Debug)]
 pub(crate) struct Ketama {
     points: Vec<(u32, u16)>,
+    /// For each value of the upper bits of a hash, the index of the first point that may be at or after it. There are more values than
+    /// points, so the search from there ends after a few points.
+    starts: Vec<u32>,
+    /// How far a hash is shifted to get these bits.
+    shift: u32,
 }
 
 impl Ketama {
@@ -31,13 +36,16 @@ impl Ketama {
         }
         assert!(!points.is_empty(), "a circle needs a server with a weight");
         points.sort_unstable();
-        Ketama { points }
+        let bits = (points.len() + 1).next_power_of_two().ilog2();
+        let shift = u32::BITS - bits;
+        let start = |upper: u32| points.partition_point(|&(point, _)| point >> shift < upper) as u32;
+        Ketama { starts: (0..1 << bits).map(start).collect(), shift, points }
     }
 
     /// The server of a key: the owner of the first point at or after its hash.
     pub(crate) fn server(&self, hash: u32) -> u16 {
-        let at = self.points.partition_point(|&(point, _)| point < hash);
-        self.points[if at == self.points.len() { 0 } else { at }].1
+        let start = self.starts[(hash >> self.shift) as usize] as usize;
+        self.points[start..].iter().find(|&&(point, _)| point >= hash).unwrap_or(&self.points[0]).1
     }
 }
 
@@ -56,6 +64,21 @@ pub(crate) fn digests(weights: &[u32]) -> impl Iterator<Item = usize> + use<'_> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_search_finds_the_first_point_at_or_after_a_hash() {
+        for servers in [2, 3, 25, 200] {
+            let names: Vec<String> = (0..servers).map(|server| format!("host{server}")).collect();
+            let servers: Vec<(&str, u32)> = names.iter().map(|name| (name.as_str(), 1)).collect();
+            let ring = Ketama::new(&servers);
+            let at_points =
+                ring.points.iter().flat_map(|&(point, _)| [point.wrapping_sub(1), point, point.wrapping_add(1)]);
+            for hash in at_points.chain([0, u32::MAX]).chain((0..1000).map(|step| step * 4_294_967)) {
+                let first = ring.points.partition_point(|&(point, _)| point < hash) % ring.points.len();
+                assert_eq!(ring.server(hash), ring.points[first].1, "{hash}");
+            }
+        }
+    }
 
     #[test]
     fn the_number_of_points_is_rounded_as_in_twemproxy() {

@@ -38,6 +38,7 @@ pub use report::merge::{MergeError, merge, merge_named};
 pub use report::metrics::Metrics;
 pub use report::print::{render, render_second};
 pub use report::printable::printable;
+pub use report::second_line::second_line;
 pub use report::settings::{MessageSettings, Settings};
 pub use report::summary::{
     AgentReport, Coordination, Cpu, FORMAT, MergedPart, OperationSummary, Operations, Summary, Totals, Verification,

@@ -6,6 +6,7 @@ pub(crate) mod merge;
 pub(crate) mod metrics;
 pub(crate) mod print;
 pub(crate) mod printable;
+pub(crate) mod second_line;
 pub(crate) mod settings;
 pub(crate) mod summarise;
 pub(crate) mod summary;

@@ -68,6 +68,8 @@ pub struct Limits {
     pub lease: Duration,
     /// How long idempotency keys are kept.
     pub key_retention: Duration,
+    /// Pairs of a queue and a receiver whose low-water mark is remembered.
+    pub low_water_marks: usize,
 }
 
 /// Limits and timeouts of client connections.
@@ -163,6 +165,7 @@ impl Default for Limits {
             expiry: Duration::from_secs(400 * DAY_S),
             lease: Duration::from_secs(DAY_S / 2),
             key_retention: Duration::from_secs(DAY_S),
+            low_water_marks: 10_000,
         }
     }
 }

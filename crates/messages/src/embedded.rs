@@ -2,6 +2,8 @@
 //! is as durable as any other. Knows nothing of the service.
 
 mod groups;
+mod initialise;
+mod lock_file;
 mod ownership;
 mod programs;
 #[cfg(test)]
@@ -24,8 +26,15 @@ const SOCKET: &str = ".s.PGSQL.5432";
 const USER: &str = "waystage";
 /// The name of the data directory.
 const DATA: &str = "data";
+/// The lock file of a server in its data directory, with the number of its process and its state.
+const LOCK: &str = "postmaster.pid";
+/// The longest log that an error contains.
+const LOG_BYTES_MAX: usize = 400;
 const TRIES: usize = 6000;
 const PAUSE: Duration = Duration::from_millis(10);
+/// A server of a killed waystage that has not opened its socket yet, or has closed it already, keeps the lock file only briefly.
+const LOCK_TRIES: usize = 100;
+const LOCK_PAUSE: Duration = Duration::from_millis(100);
 
 /// Why there is no private server.
 #[derive(Debug, Error)]
@@ -89,20 +98,30 @@ impl Embedded {
         if path.as_os_str().len() + 1 + SOCKET.len() > SOCKET_PATH_BYTES {
             return Err(useless(&"the path is too long for a unix socket; use a shorter one"));
         }
-        let is_empty = fs::read_dir(&path).map_err(|error| useless(&error))?.next().is_none();
-        if !is_empty && !path.join(DATA).is_dir() {
+        // PostgreSQL takes a comma for the end of a directory, and connection strings take it for the end of a host.
+        if path.to_str().is_none_or(|text| text.contains(',')) {
+            return Err(useless(
+                &"the path contains a comma or is not UTF-8, so no connection string can have it; use another directory",
+            ));
+        }
+        if !initialise::is_usable(&path).map_err(|error| useless(&error))? {
             return Err(useless(&"it contains files, but no PostgreSQL data; use an empty directory"));
         }
         let settings = settings.iter().map(|setting| (*setting).to_string()).collect();
         let mut embedded = Embedded { programs, directory: path, settings, child: None, handle };
-        if flock(&embedded.handle, FlockOperation::NonBlockingLockExclusive).is_err() {
-            // The other waystage starts and stops the server.
-            return if embedded.comes_up() { Ok(embedded) } else { Err(useless(&"another waystage uses it")) };
+        let mut tries = 0..TRIES;
+        while flock(&embedded.handle, FlockOperation::NonBlockingLockExclusive).is_err() {
+            // Another waystage starts and stops the server. If it ends before the server is ready, this one takes its place.
+            if embedded.is_ready() {
+                return Ok(embedded);
+            }
+            if tries.next().is_none() {
+                return Err(useless(&"another waystage uses it"));
+            }
+            std::thread::sleep(PAUSE);
         }
         embedded.give_away()?;
-        if !embedded.data().join("PG_VERSION").exists() {
-            embedded.initialise()?;
-        }
+        embedded.initialise()?;
         embedded.stop_orphan()?;
         embedded.launch()?;
         Ok(embedded)
@@ -110,7 +129,8 @@ impl Embedded {
 
     /// The connection string.
     pub fn url(&self) -> String {
-        format!("host='{}' port=5432 user={USER} dbname=postgres", self.directory.display())
+        let directory = self.directory.display().to_string().replace('\\', r"\\").replace('\'', r"\'");
+        format!("host='{directory}' port=5432 user={USER} dbname=postgres")
     }
 
     /// Kills the server at once, as a crash or a power failure would. Its data stay.
@@ -171,26 +191,16 @@ impl Embedded {
         command
     }
 
-    fn initialise(&self) -> Result<(), EmbeddedError> {
-        let failed = |text: String| EmbeddedError::Program("initdb", text);
-        let mut command = self.command("initdb");
-        command.args(["--auth=trust", "--encoding=UTF8", "--locale=C", "--no-instructions", "--username", USER, "-D"]);
-        let output = command.arg(self.data()).output().map_err(|error| failed(error.to_string()))?;
-        if output.status.success() {
-            return Ok(());
-        }
-        let text = String::from_utf8_lossy(&output.stderr);
-        Err(failed(text.lines().next().unwrap_or("failed").to_string()))
-    }
-
-    /// Stops the server of a killed waystage, if there is one. Nothing else would stop it.
+    /// Stops the server of a killed waystage, if there is one. Nothing else would stop it. Only a server of this directory listens on its
+    /// socket. `pg_ctl` alone would interrupt whatever process has the number in `postmaster.pid`, for example the system's PostgreSQL after
+    /// the machine has crashed.
     fn stop_orphan(&self) -> Result<(), EmbeddedError> {
         let failed = |text: String| EmbeddedError::Program("pg_ctl", text);
         let control = |arguments: &[&str]| {
             let mut command = self.command("pg_ctl");
             command.args(arguments).arg("-D").arg(self.data()).output().map_err(|error| failed(error.to_string()))
         };
-        if !self.data().join("postmaster.pid").exists() || !control(&["status"])?.status.success() {
+        if !self.is_listening() || !control(&["status"])?.status.success() {
             return Ok(());
         }
         let output = control(&["stop", "--mode=fast", "--wait", "--silent"])?;
@@ -204,6 +214,8 @@ impl Embedded {
     fn launch(&mut self) -> Result<(), EmbeddedError> {
         let failed = |text: String| EmbeddedError::Program("postgres", text);
         let log = self.directory.join("postgres.log");
+        let mut line = String::new();
+        let mut locked = 0;
         for _ in 0..TRIES {
             let mut file = ownership::replace_file(&log).map_err(|error| failed(error.to_string()))?;
             let written = file.try_clone().map_err(|error| failed(error.to_string()))?;
@@ -222,20 +234,36 @@ impl Embedded {
             let mut text = String::new();
             // If the log cannot be read, the error only names the file.
             let _ = file.rewind().and_then(|()| file.read_to_string(&mut text));
-            let mut lines = text.lines().skip_while(|line| !line.contains("FATAL"));
-            let mut line = lines.next().unwrap_or("it did not start").to_string();
+            let mut lines =
+                text.lines().skip_while(|line| !["FATAL", "PANIC"].iter().any(|level| line.contains(level)));
+            line = lines.next().map_or_else(|| without_level(&text, &log), ToString::to_string);
             // For example that another version wrote the data.
             if let Some((_, detail)) = lines.next().and_then(|next| next.split_once("DETAIL:")) {
                 line.push(':');
                 line.push_str(&detail.replace("  ", " "));
             }
-            // Children of a killed server keep its shared memory for a moment.
-            if !line.contains("shared memory") && !line.contains("lock file") {
+            if let Some(lock) = lock_file::refused_in(&line, &self.data()) {
+                locked += 1;
+                let lock_name = lock.display();
+                if let Some(process) = lock_file::stranger(&lock, &self.data()) {
+                    return Err(failed(format!(
+                        "the process {process} does not use these data, but has the number in {lock_name}, so PostgreSQL \
+                         refuses them; remove this file"
+                    )));
+                }
+                if locked == LOCK_TRIES {
+                    return Err(failed(format!("{line}; if no server uses these data, remove {lock_name}")));
+                }
+                std::thread::sleep(LOCK_PAUSE);
+            } else if !line.contains("shared memory") {
                 return Err(failed(line));
             }
+            // Children of a killed server keep its shared memory for a moment.
             std::thread::sleep(PAUSE);
+            // An orphan that has just been started listens only now.
+            self.stop_orphan()?;
         }
-        Err(failed(format!("it did not start; see {}", log.display())))
+        Err(failed(line))
     }
 
     fn comes_up(&mut self) -> bool {
@@ -243,7 +271,6 @@ impl Embedded {
             if self.is_ready() {
                 return true;
             }
-            // Without a child, another waystage may be starting the server.
             let has_ended = |child: &mut Child| child.try_wait().map_or(true, |status| status.is_some());
             if self.child.as_mut().is_some_and(has_ended) {
                 return false;
@@ -255,15 +282,19 @@ impl Embedded {
 
     /// Whether the server accepts connections, according to its status in `postmaster.pid`.
     fn is_ready(&self) -> bool {
-        let text = fs::read_to_string(self.data().join("postmaster.pid")).unwrap_or_default();
+        let text = fs::read_to_string(self.data().join(LOCK)).unwrap_or_default();
         let lines: Vec<&str> = text.lines().map(str::trim).collect();
-        let is_alive = || std::os::unix::net::UnixStream::connect(self.directory.join(SOCKET)).is_ok();
         let is_ours = match &self.child {
             Some(child) => lines.first().is_some_and(|text| *text == child.id().to_string()),
             None => true,
         };
         // A standby accepts connections as well.
-        is_ours && matches!(lines.get(7), Some(&("ready" | "standby"))) && is_alive()
+        is_ours && matches!(lines.get(7), Some(&("ready" | "standby"))) && self.is_listening()
+    }
+
+    /// Whether a server listens on the socket of this directory.
+    fn is_listening(&self) -> bool {
+        std::os::unix::net::UnixStream::connect(self.directory.join(SOCKET)).is_ok()
     }
 
     fn signal(&mut self, signal: Signal) {
@@ -287,6 +318,13 @@ impl Drop for Embedded {
         self.signal(Signal::INT);
         self.wait();
     }
+}
+
+/// Why a server did not start that has logged no error of a high level: its whole log if that is short, and the place of the log.
+fn without_level(text: &str, log: &Path) -> String {
+    let lines = text.lines().map(str::trim).collect::<Vec<_>>().join(" ");
+    let reason = if lines.is_empty() || lines.len() > LOG_BYTES_MAX { "it did not start".into() } else { lines };
+    format!("{reason}; see {}", log.display())
 }
 
 /// Whether a user can enter this directory, according to its mode.

@@ -20,11 +20,13 @@ mod http {
     pub(crate) mod client_connection;
     pub(crate) mod handle;
     pub(crate) mod message_list;
+    pub(crate) mod origin;
     mod pipelined;
     pub(crate) mod problem;
     mod refusals;
     pub(crate) mod reply;
     pub(crate) mod router;
+    pub(crate) mod routes;
     pub(crate) mod stream;
     pub(crate) mod tokens;
 }
@@ -105,9 +107,11 @@ mod database {
 mod observe {
     pub(crate) mod client_connections;
     pub(crate) mod journal;
+    pub(crate) mod limits;
     pub(crate) mod measurements;
     pub(crate) mod metrics;
     pub(crate) mod record_file;
+    pub(crate) mod stage_times;
 }
 
 pub use config::{

@@ -1,7 +1,8 @@
 //! Brings the schema of a database up to date without a service, or reports what would be done.
 
 use crate::config::Config;
-use crate::database::schema::{self, STEPS};
+use crate::database::error::DatabaseError;
+use crate::database::schema::STEPS;
 use crate::start::{MessagesError, database};
 
 /// The schema of a database.
@@ -22,13 +23,11 @@ pub struct SchemaState {
 pub fn migrate(config: &Config, only_check: bool) -> Result<SchemaState, MessagesError> {
     let database = database(config)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(MessagesError::Threads)?;
-    let failed = |error: &dyn ToString| MessagesError::Database(error.to_string());
-    runtime.block_on(async {
-        let connected =
-            if only_check { database.connect_to_check().await } else { database.connect_and_update().await };
-        let client = connected.map_err(|error| failed(&error))?;
-        let found = schema::find(&client).await.map_err(|error| failed(&error))?;
-        found.check(STEPS.len()).map_err(|error| failed(&error))?;
-        Ok(SchemaState { step: found.step, known: STEPS.len() })
-    })
+    match runtime.block_on(database.find_schema(!only_check)) {
+        Ok(found) => Ok(SchemaState { step: found.step, known: STEPS.len() }),
+        Err(error @ DatabaseError::Silent) if !only_check => Err(MessagesError::Database(format!(
+            "{error}; either all missing steps have been applied, or none: waystage messages migrate --check shows which"
+        ))),
+        Err(error) => Err(MessagesError::Database(error.to_string())),
+    }
 }

@@ -9,7 +9,8 @@ use crate::database::redelivery::Redelivery;
 use crate::http::accept::Acceptor;
 use crate::http::browsers::Browsers;
 use crate::http::handle::Service;
-use crate::http::router::{self, Part};
+use crate::http::router::Part;
+use crate::http::routes::Routes;
 use crate::http::tokens::Tokens;
 use crate::observe::client_connections::ClientConnections;
 use crate::observe::journal::Journal;
@@ -36,6 +37,8 @@ use tokio::task::JoinHandle;
 
 /// The largest number of connections to `admin-listen`.
 const ADMIN_CONNECTIONS_MAX: usize = 100;
+/// How long the start waits for the schema. Longer than connecting to an unresponsive host takes, so that such a host is reported as that.
+const START_PATIENCE: Duration = Duration::from_secs(15);
 
 /// Why the service did not start.
 #[derive(Debug, Error)]
@@ -97,7 +100,8 @@ pub fn start(config: &Config, clock: Clock) -> Result<RunningService, MessagesEr
     };
     let guard = runtime.enter();
     let (rows, record_file) = RecordSink::begin(config.records.as_ref(), &clock).map_err(MessagesError::Records)?;
-    let journal = Arc::new(Journal::new(rows));
+    let limits = database.as_ref().map(Database::limits).unwrap_or_default();
+    let journal = Arc::new(Journal::new(rows, limits));
     let health = Arc::new(Health::new(clock.clone(), database.is_some(), is_database_reachable));
     let memory = Arc::new(Memory::new(config.limits.memory));
     let (dispatcher, lanes) = match (&database, config.dispatch) {
@@ -140,7 +144,7 @@ pub fn start(config: &Config, clock: Clock) -> Result<RunningService, MessagesEr
     });
     let part = if admin.is_some() { Part::Clients } else { Part::All };
     let acceptor = Acceptor {
-        router: router::router(service.clone(), part),
+        routes: Routes::new(service.clone(), part),
         journal: journal.clone(),
         clock,
         clients: config.clients,
@@ -182,7 +186,7 @@ async fn listen(address: &str) -> Result<(TcpListener, SocketAddr), MessagesErro
 async fn serve(clients: Acceptor, listener: TcpListener, service: Arc<Service>, admin: Option<TcpListener>) {
     let Some(admin) = admin else { return clients.run(listener).await };
     let connections = service.operators.clone();
-    let operators = Acceptor { router: router::router(service, Part::Admin), connections, ..clients.clone() };
+    let operators = Acceptor { routes: Routes::new(service, Part::Admin), connections, ..clients.clone() };
     tokio::join!(clients.run(listener), operators.run(admin));
 }
 
@@ -204,7 +208,7 @@ fn start_loops(
 ) -> BackgroundLoops {
     let (redelivery, cleanup) = (Redelivery::default(), Cleanup::default());
     let long_polls = LongPolls::new(config.limits.long_polls);
-    let peers = Peers::new(long_polls.clone(), clock.clone());
+    let peers = Peers::new(long_polls.clone(), clock.clone(), journal.limits.clone());
     if let Some(database) = database {
         let (journal, health) = (|| journal.clone(), || health.clone());
         tokio::spawn(monitor::run(database.liveness.clone(), health()));
@@ -279,16 +283,23 @@ impl RunningService {
     }
 }
 
-/// Whether the database can be reached. An unreachable database may come up later; one that refuses the service is an error.
+/// Whether the database can be reached. An unreachable database may come up later; one that refuses the service is an error. A step of the
+/// schema that takes longer, or a wait for the step of another program, goes on beside the service, which can be stopped meanwhile.
 fn connect_once(runtime: &Runtime, database: &Database, clock: &Clock) -> Result<bool, MessagesError> {
-    match runtime.block_on(database.connect(clock)) {
-        Ok(_) => Ok(true),
-        Err(error) if error.is_lasting() => Err(MessagesError::Database(error.to_string())),
-        Err(error) => {
-            report(format_args!("waystage: messages: the database cannot be used yet, trying again later: {error}"));
-            Ok(false)
+    let (database, clock) = (database.clone(), clock.clone());
+    let connecting = runtime.spawn(async move { database.connect(&clock).await.map(drop) });
+    let connected = runtime.block_on(async { tokio::time::timeout(START_PATIENCE, connecting).await });
+    let reason = match connected {
+        Ok(Ok(Ok(()))) => return Ok(true),
+        Ok(Ok(Err(error))) if error.is_lasting() => return Err(MessagesError::Database(error.to_string())),
+        Ok(Ok(Err(error))) => error.to_string(),
+        Ok(Err(panicked)) => panicked.to_string(),
+        Err(_) => {
+            "its schema is being updated, another program has locked it, or the server has stopped responding".into()
         }
-    }
+    };
+    report(format_args!("waystage: messages: the database cannot be used yet, trying again later: {reason}"));
+    Ok(false)
 }
 
 /// Passes on collected records at an interval, until the runtime ends.

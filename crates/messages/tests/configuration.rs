@@ -53,6 +53,7 @@ fn everything() -> ServiceFile {
         expiry_limit: second,
         lease_limit: second,
         key_retention: second,
+        low_water_marks: Some(1),
         shutdown_timeout: second,
         metrics_need_token: Some(true),
         insecure: Some(true),

@@ -205,6 +205,29 @@ fn a_send_that_waits_for_the_standby_is_given_up_in_doubt_and_leaves_no_process(
     service.stop().unwrap();
 }
 
+/// No send can succeed, so a load balancer has to use another service, or an operator has to act.
+#[test]
+fn a_service_whose_commits_wait_for_the_standby_is_not_ready() {
+    let Some(pair) = Pair::start() else { return };
+    let pair = pair.synchronous();
+    let replication_timeout = Duration::from_secs(1);
+    let (service, mut client) =
+        serve_a_queue(&Config { database: pair.url(), replication_timeout, ..pair.primary.config() });
+    until("the service is ready", || client.short("GET", "/readyz").0 == 204);
+    pair.relay.silence();
+    assert_eq!(send(&mut client, "x"), 503);
+    // The client can have the reply a moment before the lane is marked.
+    until("the service is not ready", || {
+        let (status, text) = client.short("GET", "/readyz");
+        status == 503 && text.contains("a commit waited for a synchronous standby")
+    });
+    pair.reconnect();
+    sends_again(&mut client);
+    // Sooner than without the send, but a busy machine may be slow.
+    until("the service is ready again", || client.short("GET", "/readyz").0 == 204);
+    service.stop().unwrap();
+}
+
 /// The statement itself takes longer than the timeout. Only the wait of its commit counts.
 #[test]
 fn the_replication_timeout_begins_with_the_wait_of_the_commit() {

@@ -263,8 +263,58 @@ fn the_fetches_of_a_batch_together_do_not_exceed_the_memory() {
     // Replies have three quarters of the memory: three of these bodies, and another one when they are just full.
     becomes("nothing is refused", || metric(address, "refused_total{limit=\"memory\"}") >= (READERS - 4) as f64);
     assert!(metric(address, "buffered_bytes") <= (4 * BODY) as f64);
+    assert!(metric(address, "limits_reached_total{limit=\"memory\"}") > 0.0);
     drop(readers);
     becomes("memory is left", || metric(address, "buffered_bytes") == 0.0);
+    running.stop().unwrap();
+}
+
+/// Lists of queues, and of leases that were not acknowledged, are as large as requests make them.
+#[test]
+fn every_unread_reply_counts_as_memory() {
+    const READERS: usize = 40;
+    let Some(database) = Database::start() else { return };
+    let running = serve(&Config {
+        limits: Limits { batch_messages: 2000, statement_bytes: 1 << 20, ..Limits::default() },
+        clients: ClientLimits { unread_timeout: PATIENCE, ..ClientLimits::default() },
+        ..database.config()
+    });
+    let address = running.address();
+    let mut client = Client::connect(address, "alice");
+    assert_eq!(client.short("GET", "/v1/queues").0, 200);
+    database.run(
+        "INSERT INTO queue (name) SELECT lpad(g::text, 80, 'q') FROM generate_series(1, 1000) AS g;
+         INSERT INTO message (id, queue_id, receiver, sender, body)
+             SELECT nextval('message_id'), id, 'bob', 'alice', '' FROM queue",
+    );
+    // Tokens of leases that another client has.
+    let tokens = vec![format!("\"{}\"", "0".repeat(56)); 2000].join(",");
+    let settle = format!("{{\"lease_tokens\": [{tokens}]}}");
+    let requests = [
+        ("GET", "/v1/queues", ""),
+        ("GET", "/v1/receivers/bob/queues", ""),
+        ("POST", "/v1/leases:acknowledge", &*settle),
+    ];
+    for (method, path, body) in requests {
+        let reply = client.ask(method, path, body);
+        assert!(reply.status == 200 && reply.body.len() > 80_000, "{path}: {}", reply.text());
+        // A list is smaller than what the kernels take, so it is requested several times.
+        let times = if body.is_empty() { 8 } else { 1 };
+        let head = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n", body.len());
+        let request = format!("{head}{body}").repeat(times);
+        let readers: Vec<TcpStream> = (0..READERS)
+            .map(|_| {
+                let mut stream = TcpStream::connect(address).unwrap();
+                // So that the client's kernel takes only a part of the reply.
+                rustix::net::sockopt::set_socket_recv_buffer_size(&stream, 4096).unwrap();
+                stream.write_all(request.as_bytes()).unwrap();
+                stream
+            })
+            .collect();
+        becomes("unread replies do not count", || metric(address, "buffered_bytes") >= (READERS * 40_000) as f64);
+        drop(readers);
+        becomes("memory is left", || metric(address, "buffered_bytes") == 0.0);
+    }
     running.stop().unwrap();
 }
 

@@ -117,3 +117,33 @@ fn a_limit_for_idle_sessions_ends_no_connection() {
     assert!(metric(&mut client, "waystage_messages_reconnects_total 0"));
     running.stop().unwrap();
 }
+
+/// A sequential scan would read all messages of all queues, dead rows included.
+#[test]
+fn statements_use_indexes_whatever_the_role_sets() {
+    let Some(database) = Database::start() else { return };
+    // Creates the tables, which reads them.
+    serve(&database.config()).stop().unwrap();
+    let gone = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'waystage'";
+    database.becomes_zero(gone);
+    for setting in ["enable_indexscan", "enable_indexonlyscan", "enable_nestloop", "enable_tidscan"] {
+        database.run(&format!("ALTER DATABASE postgres SET {setting} = off"));
+    }
+    database.run("SELECT pg_stat_reset()");
+    let service = serve(&database.config());
+    let mut client = Client::connect(service.address(), "alice");
+    assert_eq!(client.short("PUT", "/v1/queues/q").0, 201);
+    for _ in 0..3 {
+        client.send("/v1/queues/q/messages", "x");
+        assert_eq!(client.short("POST", "/v1/queues/q/messages:pop").0, 200);
+    }
+    service.stop().unwrap();
+    // The statistics of a session are complete when it has ended.
+    database.becomes_zero(gone);
+    let sum = |column| {
+        let tables = "FROM pg_stat_user_tables WHERE relname IN ('message', 'queue')";
+        database.number(&format!("SELECT sum({column})::bigint {tables}"))
+    };
+    assert!(sum("idx_scan") > 0);
+    assert_eq!(sum("seq_scan"), 0);
+}

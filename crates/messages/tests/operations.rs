@@ -35,6 +35,35 @@ fn both_disciplines_give_the_right_answers() {
     assert_eq!(transcripts[0], transcripts[1]);
 }
 
+/// A queue's number has 32 bits. Clients that create their queues at every start would use up the numbers of many years in days.
+#[test]
+fn a_repeated_creation_uses_no_number_up_and_applies_its_settings() {
+    let Some(database) = Database::start() else { return };
+    let running = serve(&database.config());
+    let mut client = Client::connect(running.address(), "alice");
+    assert_eq!(client.short("PUT", "/v1/queues/dead").0, 201);
+    let last = 2_147_483_647;
+    database.run(&format!("ALTER TABLE queue ALTER id RESTART {last}"));
+    let settings = [
+        ("", "null"),
+        (r#"{"expiry": "1h"}"#, "null"),
+        (r#"{"attempts": 3, "dead_letter_queue": "dead"}"#, "3"),
+        (r#"{"attempts": 4, "dead_letter_queue": "dead"}"#, "4"),
+        ("", "4"),
+        ("{}", "null"),
+    ];
+    for (round, (settings, attempts)) in settings.into_iter().enumerate() {
+        let reply = client.ask("PUT", "/v1/queues/q", settings);
+        assert_eq!(reply.status, if round == 0 { 201 } else { 204 }, "{settings}: {}", reply.text());
+        let shown = client.short("GET", "/v1/queues/q").1;
+        assert!(shown.contains(&format!("\"attempts\":{attempts},")), "{settings}: {shown}");
+    }
+    assert_eq!(database.number("SELECT id::bigint FROM queue WHERE name = 'q'"), last);
+    let unknown = client.ask("PUT", "/v1/queues/q", r#"{"dead_letter_queue": "nowhere"}"#);
+    assert_eq!(unknown.status, 422, "{}", unknown.text());
+    running.stop().unwrap();
+}
+
 fn queues(address: SocketAddr, transcript: &mut Transcript) {
     let mut client = Client::connect(address, "alice");
     let script = [

@@ -118,6 +118,41 @@ fn a_locked_queue_delays_only_its_own_messages() {
     running.stop().unwrap();
 }
 
+/// Scans start at the messages that have become due lately. Earlier ones are found twice a minute.
+#[test]
+fn a_message_returns_soon_after_a_lock_that_was_longer_than_the_scans_reach_back() {
+    let Some(database) = Database::start() else { return };
+    let other = Session::connect(&database);
+    let running = serve(&database.config());
+    let mut client = Client::connect(running.address(), "alice");
+    make(&mut client, "jobs", "");
+    client.send("/v1/queues/jobs/messages", "work");
+    running.stop().unwrap();
+    for (round, locked) in ["queue", "invisible_message"].into_iter().enumerate() {
+        let running = serve(&database.config());
+        let mut client = Client::connect(running.address(), "alice");
+        let job = receive(&mut client, "jobs", "lease=1h&wait=20s");
+        assert_eq!(job.attempt, 1 + u32::try_from(round).unwrap());
+        running.stop().unwrap();
+        other.run("UPDATE invisible_message SET due_at = now() - interval '2 minutes'");
+        other.run(&format!("BEGIN; SELECT FROM {locked} FOR UPDATE"));
+        let running = serve(&database.config());
+        let mut client = Client::connect(running.address(), "alice");
+        becomes(&mut client, "GET", "/readyz", 204);
+        // The first scan finds the lock.
+        std::thread::sleep(Duration::from_secs(3));
+        assert_eq!(counts(&mut client, "jobs"), (0, 1));
+        other.run("ROLLBACK");
+        // It takes less than a second; this machine may be busy. The next scan of all messages is due in 27 s.
+        let clock = Clock::monotonic();
+        let ended = clock.now();
+        becomes(&mut client, "GET", "/v1/queues/jobs/messages/head", 200);
+        let waited = clock.now().after(ended);
+        assert!(waited < Duration::from_secs(15), "{locked}: it returned {waited:?} after the lock");
+        running.stop().unwrap();
+    }
+}
+
 /// More messages than a batch has wait for a dead-letter queue whose row is locked. Other messages of their queues return.
 #[test]
 fn a_locked_dead_letter_queue_delays_only_the_messages_for_it() {

@@ -162,6 +162,35 @@ fn files_that_cannot_be_opened_for_writing_are_no_missing_privilege() {
     running.stop().unwrap();
 }
 
+/// A service that starts then waits until the files can be read.
+#[test]
+fn files_that_cannot_be_read_by_a_new_connection_are_no_missing_privilege() {
+    let Some(database) = Database::start() else { return };
+    let number = database.number("SELECT oid::bigint FROM pg_database WHERE datname = current_database()");
+    for place in ["data/base".to_string(), format!("data/base/{number}")] {
+        let folder = database.directory().join(&place);
+        let allow = |mode| set_permissions(&folder, Permissions::from_mode(mode)).unwrap();
+        allow(0);
+        let line = messages::migrate(&database.config(), false).unwrap_err().to_string();
+        let is_clear = line.contains("Permission denied") && line.contains("may not change its files");
+        assert!(is_clear && !line.contains("GRANT"), "{place}: {line}");
+        let running = serve(&database.config());
+        assert!(!running.is_database_reachable());
+        let mut client = Client::connect(running.address(), "alice");
+        let text = client.short("PUT", "/v1/queues/q").1;
+        assert!(text.contains("database-down\"") && text.contains("Permission denied"), "{place}: {text}");
+        allow(0o700);
+        for _ in 0..1500 {
+            if client.short("PUT", "/v1/queues/q").0 < 300 {
+                break;
+            }
+            sleep(Duration::from_millis(20));
+        }
+        send_becomes(&mut client, 201);
+        running.stop().unwrap();
+    }
+}
+
 #[test]
 fn a_read_only_database_says_why_and_advises_no_grant() {
     let Some(database) = Database::start() else { return };

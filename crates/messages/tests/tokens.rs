@@ -199,6 +199,8 @@ fn a_forbidden_request_is_refused_before_its_body() {
     });
     for (request, token, status) in [
         ("POST /v1/queues/orders/messages", ALICE, "408"),
+        ("POST /v1/queues/orders/messages:batch", "authorization: Bearer wrong-0123456789abcdef", "401"),
+        ("POST /v1/queues/orders/messages:batch", "user-agent: without a token", "401"),
         ("POST /v1/queues/orders/messages", BOB, "403"),
         ("POST /v1/queues/orders/messages:batch", BOB, "403"),
         ("PUT /v1/queues/orders", ALICE, "403"),

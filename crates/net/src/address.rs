@@ -25,7 +25,7 @@ pub enum Address {
 }
 
 /// A host name or IP address, and a port.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostPort {
     /// The host, an IPv6 address without brackets.
     host: String,

@@ -3,6 +3,7 @@
 mod check;
 mod check_lists;
 mod check_pool;
+mod check_routes;
 mod check_shared;
 mod check_transport;
 mod client_limits;
@@ -16,6 +17,7 @@ mod pool;
 mod proxy;
 mod server_list;
 mod text;
+mod tracing;
 mod transport;
 
 pub(crate) use check_shared::{FirstSame, first_same, is_same_address};
@@ -33,5 +35,6 @@ pub use pool::{
 };
 pub(crate) use proxy::share;
 pub use proxy::{Config, Discipline, MultiGet, PartFailure, RecordsConfig, Stamps};
-pub use server_list::read_servers;
+pub use server_list::{SERVERS_MAX, read_servers};
+pub use tracing::{Collector, TracesConfig};
 pub use transport::{CertificateFiles, Lookup, ProxyProtocol, TlsConfig, TlsConfigError, TransportConfig};

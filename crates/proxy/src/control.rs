@@ -14,6 +14,7 @@ mod resolve;
 mod running;
 mod start;
 mod threads;
+mod traces;
 mod transport;
 
 pub use change::{ChangeRequest, ChangedServer, ServerChange, change_server};

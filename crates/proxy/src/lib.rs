@@ -15,11 +15,11 @@ mod path;
 mod replication;
 
 pub use config::{
-    CertificateFiles, ClientLimits, CommandGroup, Commands, Config, ConfigError, Discipline, DispatchConfig,
+    CertificateFiles, ClientLimits, Collector, CommandGroup, Commands, Config, ConfigError, Discipline, DispatchConfig,
     Distribution, Document, Failover, FailoverPool, FileError, Hash, Hedge, ListenerConfig, LogConfig, LogFormat,
     LogLevel, LogOutput, LoggedKeys, Lookup, MultiGet, Operations, PartFailure, PoolConfig, PoolFile, ProxyFile,
-    ProxyProtocol, RateLimit, Reads, RecordsConfig, Resolve, RouteConfig, ServerConfig, Shadow, Stamps, Timeouts,
-    TlsConfig, TlsConfigError, TransportConfig, WarmUp, Writes, read_servers,
+    ProxyProtocol, RateLimit, Reads, RecordsConfig, Resolve, RouteConfig, SERVERS_MAX, ServerConfig, Shadow, Stamps,
+    Timeouts, TlsConfig, TlsConfigError, TracesConfig, TransportConfig, WarmUp, Writes, read_servers,
 };
 pub use control::{
     ChangeRequest, ChangedServer, FromManager, ProxyError, Running, ServerChange, Totals, change_server, check_files,

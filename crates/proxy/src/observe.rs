@@ -2,6 +2,7 @@
 
 mod continued;
 pub(crate) mod counters;
+pub(crate) mod ended_request;
 pub(crate) mod health;
 pub(crate) mod histograms;
 pub(crate) mod hot_keys;
@@ -9,6 +10,7 @@ pub(crate) mod log;
 pub(crate) mod process_counts;
 mod space_saving;
 pub(crate) mod tally;
+pub(crate) mod traces;
 
 mod catalogue;
 mod labels;

@@ -19,6 +19,7 @@ pub(crate) mod meta;
 pub(crate) mod order;
 
 pub(crate) mod rate_limits;
+pub(crate) mod rewrite;
 pub(crate) mod route;
 
 pub(crate) mod dispatch;

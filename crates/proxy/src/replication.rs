@@ -20,6 +20,7 @@ use crate::config::{Config, Discipline, MultiGet};
 use crate::observe::counters::LoopCounters;
 use crate::path::job::{FollowUp, Job, JobId, NextStep};
 use crate::path::jobs::{AnsweredJobs, Time};
+use crate::path::leg_request::deletes;
 use crate::path::route::Router;
 use crate::replication::assign::Assigner;
 use crate::replication::background::{send_fills, send_invalidations, send_shadows, shadow_of};
@@ -31,7 +32,7 @@ use crate::replication::replicas::{Replicas, add_candidate};
 use clock::Nanos;
 use std::sync::Arc;
 use std::time::Duration;
-use wire::{Limits, Request};
+use wire::{Limits, Request, Verb};
 
 /// The shortest time between two turns in which a loop sends invalidations.
 const INVALIDATIONS_EVERY: Duration = Duration::from_millis(10);
@@ -58,10 +59,36 @@ impl Replication {
     }
 }
 
-/// For each pool, whether it has no policy, so that its requests never need this room.
-pub(crate) fn plain_pools(config: &Config) -> Vec<bool> {
-    let is_by_key = multi_get(config) == MultiGet::ByKey;
-    Policy::all(config).iter().map(|policy| is_by_key && policy.is_plain()).collect()
+/// Which requests for keys of a pool no policy concerns, so that they never need this room.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PlainPool {
+    /// No request, because it is copied to a shadow pool, or because multi-gets are not sent by key.
+    is_never: bool,
+    /// Not its deletes, which reach other pools.
+    has_deletes_elsewhere: bool,
+    /// The index of the pool to which plain reads go; mostly its own.
+    pub(crate) read_pool: u8,
+    /// A request that is sent to it has one leg.
+    pub(crate) has_one_leg: bool,
+}
+
+impl PlainPool {
+    /// Of each pool.
+    pub(crate) fn all(config: &Config) -> Vec<PlainPool> {
+        let is_by_key = multi_get(config) == MultiGet::ByKey;
+        let of_pool = |(index, policy): (usize, Policy)| PlainPool {
+            is_never: !is_by_key || policy.shadow.is_some(),
+            has_deletes_elsewhere: !policy.delete_pools.is_empty(),
+            read_pool: policy.read_pool.unwrap_or(index) as u8,
+            has_one_leg: policy.has_one_leg(),
+        };
+        Policy::all(config).into_iter().enumerate().map(of_pool).collect()
+    }
+
+    /// Whether no policy of the key's pool concerns a request.
+    pub(crate) fn is_plain(self, verb: Verb) -> bool {
+        !(self.is_never || self.has_deletes_elsewhere && deletes(verb))
+    }
 }
 
 /// Whether no policy lets a client's requests overtake each other.
@@ -113,9 +140,12 @@ impl Replication {
     ) {
         self.assigner.assign_and_send(id, request, &self.replicas, answered, time, send);
         if self.has_shadows {
-            let only_pool = answered.jobs.get(id).pool;
-            let shadow_of = |key: &[u8], is_read| shadow_of(key, is_read, only_pool, &self.replicas);
+            let job = answered.jobs.get(id);
+            let (only_pool, pools) = (job.pool, std::mem::take(&mut job.rare.change().key_pools));
+            let pool_at = |index: usize| only_pool.or(pools.get(index).copied()).map(usize::from);
+            let shadow_of = |index, key: &[u8], is_read| shadow_of(key, is_read, pool_at(index), &self.replicas);
             send_shadows(request, shadow_of, &mut self.assigner, &self.shadow_replicas, answered, time, send);
+            answered.jobs.get(id).rare.change().key_pools = pools;
         }
         let job = answered.jobs.get(id);
         if let FollowUp::Read { pool } = job.follow_up
@@ -174,7 +204,7 @@ impl Replication {
         {
             let job = answered.jobs.get(id);
             let Some((step, tried)) = job.legs()[0].candidate.place() else { continue };
-            let other = self.replicas.next_replica(pool, &job.key_bytes, step, tried);
+            let other = self.replicas.next_replica(pool, job.key(), step, tried);
             if let Some(choice) = other.filter(|_| hedges.spend()) {
                 let leg = add_candidate(job, &choice);
                 job.leg(leg).is_hedge = true;

@@ -19,7 +19,7 @@ mod random_text;
 use clock::Clock;
 use common::{Proxy, disciplines};
 use exchange::{Conversation, Side};
-use proxy::Discipline;
+use proxy::{Discipline, RouteConfig};
 use random::Random;
 use random_text::{Command, Ending};
 use std::time::Duration;
@@ -46,7 +46,12 @@ struct Setting {
     start: fn() -> Server,
     commands: usize,
     is_memcached: bool,
+    /// Routes change most keys. They keep their length, which memcached returns as a part of the size of an item.
+    has_rewrites: bool,
 }
+
+/// Prefixes of the random keys, and what servers receive in their place. No other key begins like this.
+const REWRITES: &[(&str, &str)] = &[("k", "K"), ("fo", "Fu"), ("n", "N"), ("z", "Z"), ("q", "Q"), ("\u{e9}", "\u{e8}")];
 
 impl Setting {
     fn pair(&self) -> Pair {
@@ -54,6 +59,12 @@ impl Setting {
             (config.loops, config.discipline) = (1, self.discipline);
             // Timeouts are not part of this test.
             config.pools[0].timeouts = proxy::Timeouts::all(2 * PATIENCE);
+            let rewrites = REWRITES.iter().filter(|_| self.has_rewrites);
+            let route = |(prefix, replacement): &(&str, &str)| RouteConfig {
+                replace_prefix: Some((*replacement).into()),
+                ..RouteConfig::new(prefix, &config.pools[0].name)
+            };
+            config.routes = rewrites.map(route).collect();
         });
         Pair { server: (self.start)(), proxy }
     }
@@ -171,20 +182,24 @@ fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}: {text:?} is no number")))
 }
 
-/// Every discipline, with one slot and with several. Half of the commands go to the first one, which has no slots.
+/// Every discipline, with one slot and with several, and one with changed keys. Half of the commands go to the first one, which has no
+/// slots.
 fn run(start: fn() -> Server, is_memcached: bool, server: &str) {
     let commands = number("WAYSTAGE_DIFFERENTIAL_COMMANDS", COMMANDS as u64) as usize;
     let seed = number("WAYSTAGE_DIFFERENTIAL_SEED", 1);
     let mut settings: Vec<Setting> = Vec::new();
     for slots in [1, 3] {
         for discipline in disciplines(slots, true).into_iter().skip(usize::from(slots > 1)) {
-            settings.push(Setting { discipline, slots, start, commands: 0, is_memcached });
+            settings.push(Setting { discipline, slots, start, commands: 0, is_memcached, has_rewrites: false });
         }
     }
+    let discipline = settings[0].discipline;
+    settings.push(Setting { discipline, slots: 1, start, commands: 0, is_memcached, has_rewrites: true });
     let others = settings.len() - 1;
     for (index, setting) in settings.iter_mut().enumerate() {
         setting.commands = if index == 0 { commands / 2 } else { commands / 2 / others };
-        setting.run(seed + index as u64, &format!("{server}, {:?}", setting.discipline));
+        let rewrites = if setting.has_rewrites { ", changed keys" } else { "" };
+        setting.run(seed + index as u64, &format!("{server}, {:?}{rewrites}", setting.discipline));
     }
 }
 

@@ -310,7 +310,7 @@ fn many_writes_that_fail_over_together_stop_nobody() {
     let proxy = proxy(&main, &failover, |config| {
         config.pools.push(PoolConfig::new("healthy", &[healthy.address().to_string()]));
         config.pools[2].timeouts = Timeouts::all(Duration::from_secs(60));
-        config.routes.push(RouteConfig { prefix: "healthy:".into(), pool: "healthy".into() });
+        config.routes.push(RouteConfig::new("healthy:", "healthy"));
     });
     let mut other = proxy.client();
     other.ask("set healthy:k 0 0 1\r\nx\r\n", "STORED\r\n");

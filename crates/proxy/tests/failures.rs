@@ -5,7 +5,7 @@
 mod common;
 
 use clock::Clock;
-use common::{Proxy, disciplines, name_servers, until};
+use common::{Proxy, connections, disciplines, name_servers, until};
 use proxy::{Discipline, Timeouts};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -21,11 +21,6 @@ const FREEZE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Runs a test in every discipline, with enough slots for all requests that a test sends at once.
 fn in_each(test: impl Fn(Discipline)) {
     disciplines(4, false).into_iter().for_each(test);
-}
-
-/// The number of connections that a discipline opens to one server.
-fn connections(discipline: Discipline) -> usize {
-    discipline.slots().map(|(_, slots)| slots).sum::<usize>().max(1)
 }
 
 fn proxy(addresses: &[SocketAddr], discipline: Discipline, timeout: Duration) -> Proxy {

@@ -5,7 +5,7 @@
 mod common;
 
 use clock::Clock;
-use common::{Proxy, disciplines, until};
+use common::{Proxy, connections, disciplines, until};
 use proxy::{Config, Timeouts};
 use std::time::Duration;
 use testkit::{Client, Peer, Scripted, Server, memcached_is_here};
@@ -138,7 +138,8 @@ fn one_late_reply_fails_one_request() {
         let proxy = proxy(&server, |config| config.discipline = discipline);
         let (mut late, mut other) = (proxy.client(), proxy.client());
         other.ask("get mine\r\n", "VALUE mine 0 4\r\nmine\r\nEND\r\n");
-        let before = server.connections();
+        let all = connections(discipline);
+        until("all connections are open", || server.connections() == all);
         late.send("get late\r\n");
         // It is sent behind the late request if they share a connection, and is not late itself.
         std::thread::sleep(TIMEOUT);
@@ -147,7 +148,7 @@ fn one_late_reply_fails_one_request() {
         late.ask("get mine\r\n", "VALUE mine 0 4\r\nmine\r\nEND\r\n");
         until("the late reply is dropped", || sum(&proxy, "waystage_backend_late_replies_total", "") == 1);
         late.ask("get mine\r\n", "VALUE mine 0 4\r\nmine\r\nEND\r\n");
-        assert_eq!((lost(&proxy), server.connections()), (0, before), "{discipline:?}");
+        assert_eq!((lost(&proxy), server.connections()), (0, all), "{discipline:?}");
     }
 }
 

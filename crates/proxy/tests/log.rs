@@ -6,7 +6,7 @@ mod common;
 
 use clock::Clock;
 use common::{Proxy, until};
-use proxy::{Config, LogConfig, LogFormat, LogLevel, LogOutput, LoggedKeys, ProcessEvent, Timeouts};
+use proxy::{Config, LogConfig, LogFormat, LogLevel, LogOutput, LoggedKeys, ProcessEvent, RouteConfig, Timeouts};
 use serde_json::Value;
 use std::io::{self, BufRead, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -154,6 +154,23 @@ fn a_request_without_a_key_is_logged_without_that_of_an_earlier_one() {
     assert_eq!(keys, ["a".into(), Value::Null, "b".into()]);
 }
 
+/// A route may change the keys: the log has those of the client, and none for a request whose changed key is impossible.
+#[test]
+fn the_key_of_the_client_is_logged() {
+    let lines = Lines::default();
+    let log = LogConfig { slow_requests: Some(Duration::from_nanos(1)), ..lines.config() };
+    let proxy = proxy(&[slow_server().address()], log, |config| {
+        config.routes = vec![RouteConfig { strip_prefix: true, ..RouteConfig::new("s:", "default") }];
+    });
+    let mut client = proxy.client();
+    client.ask("get s:a\r\n", "END\r\n");
+    client.ask("get s:\r\n", "CLIENT_ERROR bad command line format\r\n");
+    client.ask("get s:b c\r\n", "END\r\n");
+    drop(proxy);
+    let keys: Vec<Value> = lines.of("slow_request").iter().map(|line| line["key"].clone()).collect();
+    assert_eq!(keys, ["s:a".into(), Value::Null, "s:b".into()]);
+}
+
 #[test]
 fn a_backend_that_goes_down_and_comes_up_is_logged_with_the_reason() {
     let closed = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -257,7 +274,7 @@ fn a_limit_that_is_reached_is_logged() {
     until("the first client is counted", || proxy.metrics().contains("\nwaystage_clients 1\n"));
     (0..3).for_each(|_| Client::connect(proxy.address).expect_closed());
     let line = lines.first("clients_refused");
-    assert!(line["message"].as_str().unwrap().contains("clients were refused, because clients-max, 1,"), "{line}");
+    assert!(line["message"].as_str().unwrap().contains("refused, because the limit clients-max, 1,"), "{line}");
     drop(proxy);
     let counts: u64 = lines.of("clients_refused").iter().map(|line| line["count"].as_u64().unwrap()).sum();
     assert_eq!(counts, 3, "what the first line did not count is in the last one");

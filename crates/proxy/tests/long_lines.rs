@@ -119,7 +119,7 @@ fn half_failing(change: impl FnOnce(&mut Config)) -> (Proxy, Scripted) {
     let proxy = Proxy::before(servers(1), |config| {
         config.loops = 1;
         config.pools.push(PoolConfig::new("bad", &[name]));
-        config.routes = vec![RouteConfig { prefix: "bad".into(), pool: "bad".into() }];
+        config.routes = vec![RouteConfig::new("bad", "bad")];
         change(config);
     });
     proxy.client().ask("set a 0 0 1\r\nx\r\n", "STORED\r\n");

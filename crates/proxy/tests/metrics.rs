@@ -262,7 +262,7 @@ fn one_server_in_two_pools_is_two_backends() {
         let proxy = Proxy::at(&[server.address()], |config| {
             (config.loops, config.discipline, config.metrics) = (1, discipline, Some("127.0.0.1:0".into()));
             config.pools.push(PoolConfig::new("second", &[server.address().to_string()]));
-            config.routes = vec![RouteConfig { prefix: "2".into(), pool: "second".into() }];
+            config.routes = vec![RouteConfig::new("2", "second")];
         });
         let mut client = proxy.client();
         client.ask("delete 1\r\ndelete 2\r\n", "NOT_FOUND\r\nNOT_FOUND\r\n");

@@ -39,7 +39,7 @@ fn number(stats: &str, name: &str) -> u64 {
 fn the_longest_prefix_decides_and_a_multi_get_may_span_pools() {
     let backends = servers(2);
     let [main, other] = [backends[0].address(), backends[1].address()];
-    let route = |prefix: &str, pool: &str| RouteConfig { prefix: prefix.into(), pool: pool.into() };
+    let route = |prefix: &str, pool: &str| RouteConfig::new(prefix, pool);
     let proxy = proxy(main, other, |config| {
         config.routes = vec![route("user:", "other"), route("user:old:", "main")];
     });
@@ -66,7 +66,7 @@ fn a_pool_with_a_listener_has_all_keys_of_its_clients() {
     let backends = servers(3);
     let [main, other, source] = [backends[0].address(), backends[1].address(), backends[2].address()];
     let proxy = proxy(main, other, |config| {
-        config.routes = vec![RouteConfig { prefix: "user:".into(), pool: "other".into() }];
+        config.routes = vec![RouteConfig::new("user:", "other")];
         config.pools[1].listen = vec!["127.0.0.2:0".into()];
         config.pools[1].warm_up = Some(WarmUp { from: "source".into(), expiry: Duration::from_secs(100) });
         let source = PoolConfig::new("source", &[source.to_string()]);

@@ -141,7 +141,7 @@ fn a_pool_without_a_limit_is_not_affected_and_a_request_is_refused_as_a_whole() 
         let limited = PoolConfig::new("limited", &[backends[1].address().to_string()]);
         let listen = vec!["127.0.0.2:0".into()];
         config.pools.push(PoolConfig { rate_limit: burst(10), listen, ..limited });
-        config.routes = vec![RouteConfig { prefix: "b".into(), pool: "limited".into() }];
+        config.routes = vec![RouteConfig::new("b", "limited")];
         config.loops = 1;
     });
     let mut client = proxy.client();
@@ -191,7 +191,7 @@ fn a_long_line_of_several_pools_takes_all_tokens_or_none() {
     let proxy = Proxy::at(&[backends[0].address()], |config| {
         let other = PoolConfig::new("other", &[backends[1].address().to_string()]);
         config.pools.push(PoolConfig { rate_limit: burst(1), ..other });
-        config.routes = vec![RouteConfig { prefix: "b".into(), pool: "other".into() }];
+        config.routes = vec![RouteConfig::new("b", "other")];
         (config.loops, config.pools[0].rate_limit) = (1, burst(3));
     });
     let mut client = proxy.client();

@@ -40,7 +40,7 @@ impl Drop for Ends<'_> {
 fn clients_move_with_all_their_requests() {
     let servers = servers(2);
     let to_other = |config: &mut Config| {
-        config.routes = vec![RouteConfig { prefix: "k".into(), pool: "other".into() }];
+        config.routes = vec![RouteConfig::new("k", "other")];
         config.loops = 2;
         config.discipline = Discipline::PerBackend { readers: 2, writers: 2, fault_write_poll: None };
     };

@@ -15,7 +15,7 @@ use testkit::{Client, GatedServer};
 fn config(first: &[String], second: &[String], loops: usize) -> Config {
     let mut config = Config::new("127.0.0.1:0", first);
     config.pools.push(PoolConfig::new("other", second));
-    config.routes = vec![RouteConfig { prefix: "o".into(), pool: "other".into() }];
+    config.routes = vec![RouteConfig::new("o", "other")];
     (config.loops, config.metrics) = (loops, Some("127.0.0.1:0".into()));
     config.pools.iter_mut().for_each(|pool| pool.timeouts = Timeouts::all(Duration::from_secs(20)));
     config

@@ -42,7 +42,7 @@ fn config(pools: Vec<PoolConfig>) -> Config {
 
 /// Routes the keys with this prefix to a pool.
 fn route(config: &mut Config, prefix: &str, pool: &str) {
-    config.routes.push(RouteConfig { prefix: prefix.into(), pool: pool.into() });
+    config.routes.push(RouteConfig::new(prefix, pool));
 }
 
 /// Forwards connections to a server, so that the server has another address.

@@ -217,7 +217,7 @@ fn failed_parts_of_one_key_are_counted_too() {
         let proxy = Proxy::at(&[alive.address()], |config| {
             (config.loops, config.metrics) = (1, Some("127.0.0.1:0".into()));
             config.pools.push(PoolConfig::new("gone", &[gone.address().to_string()]));
-            config.routes.push(RouteConfig { prefix: "gone".into(), pool: "gone".into() });
+            config.routes.push(RouteConfig::new("gone", "gone"));
             config.pools.push(PoolConfig::new("old", &[old.address().to_string()]));
             let warm_up = WarmUp { from: "old".into(), expiry: Duration::from_secs(60) };
             config.pools[0].warm_up = has_warm_up.then_some(warm_up);

@@ -56,6 +56,29 @@ fn a_failover_or_shadow_pool_with_a_server_of_the_pool_is_refused_however_its_ad
 }
 
 #[test]
+fn a_server_that_is_twice_in_a_pool_is_refused_with_replicas_and_a_warning_without() {
+    let backends = servers(1);
+    let port = backends[0].address().port();
+    let config = |replicas: usize| {
+        let mut config = Config::new("127.0.0.1:0", &[format!("127.0.0.1:{port}"), format!("localhost:{port}")]);
+        to_loopback(&mut config);
+        config.pools[0].replicas = replicas;
+        config.check().unwrap();
+        config
+    };
+    let same = format!("the same server as 127.0.0.1:{port}");
+    let error = start(config(2), Clock::monotonic()).map(|_| ()).unwrap_err().to_string();
+    let expected =
+        format!("servers = \"localhost:{port}\": this is {same}, so replicas of a key would be on one server");
+    assert!(error.starts_with(&expected), "{error}");
+    let mut running = start(config(1), Clock::monotonic()).unwrap();
+    assert_eq!(running.warnings, [format!("pool default: localhost:{port} is {same}, and has the keys of both")]);
+    // A reload makes the same check, and the proxy then serves as before.
+    assert!(running.reload(config(2)).map(|_| ()).unwrap_err().to_string().contains(&same));
+    running.stop().unwrap();
+}
+
+#[test]
 fn a_replica_that_a_late_write_has_not_reached_is_no_warm_up_source() {
     let [first, second] = [GatedServer::start(), GatedServer::start()];
     let proxy = Proxy::at(&[first.address(), second.address()], |config| {

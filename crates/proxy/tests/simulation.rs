@@ -71,7 +71,8 @@ fn play(scenario: &Scenario, seed: u64) -> Result<Tally, String> {
         for (pool, place) in backends.iter().zip(1..) {
             for (backend, number) in pool.iter().zip(1..) {
                 for key in &keys {
-                    let log: String = backend.log(key).iter().map(|line| format!("\n    {line}")).collect();
+                    let log: String =
+                        backend.log(&scenario.shape.sent(key)).iter().map(|line| format!("\n    {line}")).collect();
                     text += &format!("\n  {} (pool {place}, backend {number}), {key}:{log}", backend.address);
                 }
             }

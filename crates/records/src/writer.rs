@@ -119,6 +119,11 @@ impl Writer {
         &self.path
     }
 
+    /// The number of rows dropped so far by all senders.
+    pub fn dropped(&self) -> Arc<AtomicU64> {
+        self.dropped.clone()
+    }
+
     /// A sender for one event loop.
     pub fn sender(&self) -> RowSender {
         self.new_sender(false)

@@ -5,6 +5,7 @@
 
 mod certificates;
 mod client;
+mod dns;
 mod gated_server;
 mod http;
 mod scripted;
@@ -13,6 +14,7 @@ mod traces;
 
 pub use certificates::{Authority, TlsClient, tcp};
 pub use client::Client;
+pub use dns::{DnsReply, DnsServer};
 pub use gated_server::GatedServer;
 pub use http::{Http, HttpReply};
 pub use scripted::{Peer, Scripted};

@@ -1,4 +1,4 @@
-//! `waystage health`: asks a running proxy or message service whether it is ready. Containers without a shell need it.
+//! `waystage health`: checks whether a running proxy or message service is ready. Containers without a shell need it.
 
 use crate::command_line::host_port;
 use clap::Args;

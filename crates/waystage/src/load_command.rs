@@ -9,6 +9,7 @@ mod merge;
 mod messages;
 mod output;
 mod saturate;
+mod seconds_file;
 mod secret;
 mod trace;
 mod values;
@@ -20,6 +21,7 @@ use control_arguments::ControlArguments;
 use load::{Metrics, Progress, Summary, printable};
 use output::OutputFiles;
 use records::report;
+use seconds_file::SecondsFile;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::io::{self, IsTerminal, Write};
@@ -44,7 +46,7 @@ pub(crate) struct LoadArguments {
 enum LoadCommand {
     /// Merge the summaries of several generators that ran at the same time.
     Merge(merge::MergeArguments),
-    /// Wait for controllers (a load with --agent), and do one run after another for them.
+    /// Wait for controllers (a load with --agent), and run their loads one after the other.
     Agent(agent::AgentArguments),
     /// Search for the highest rate at which the servers meet latency objectives.
     Saturate(Box<saturate::SaturateArguments>),
@@ -65,6 +67,7 @@ pub(crate) fn run(arguments: LoadArguments) -> Result<ExitCode, String> {
 fn run_once(mut arguments: RunArguments) -> Result<ExitCode, String> {
     let shows_progress = !arguments.quiet && io::stderr().is_terminal();
     let (output, metrics_address) = (arguments.output.clone(), arguments.metrics.take());
+    let seconds_path = arguments.seconds_file.take();
     if let Err(line) = arguments.messages.check() {
         report(format_args!("waystage: {line}"));
         return Ok(ExitCode::from(2));
@@ -86,6 +89,13 @@ fn run_once(mut arguments: RunArguments) -> Result<ExitCode, String> {
         report(format_args!("waystage: metrics at http://{address}/metrics"));
     }
     let files = OutputFiles::create(&output)?;
+    let mut seconds = match seconds_path.map(SecondsFile::create).transpose() {
+        Ok(seconds) => seconds,
+        Err(line) => {
+            files.discard();
+            return Err(line);
+        }
+    };
     let stop = stop_flag()?;
     let offered_per_s = config.arrivals.per_s();
     let mut watch = |progress: Progress<'_>| {
@@ -94,6 +104,9 @@ fn run_once(mut arguments: RunArguments) -> Result<ExitCode, String> {
             (Some(metrics), Progress::Second(second)) => metrics.second(second),
             _ => {}
         }
+        if let (Some(seconds), Progress::Second(second)) = (&mut seconds, progress) {
+            seconds.add(second);
+        }
         match progress {
             Progress::Note(line) => report(format_args!("waystage: note: {}", printable(line))),
             progress if shows_progress => show(progress, offered_per_s),
@@ -101,9 +114,17 @@ fn run_once(mut arguments: RunArguments) -> Result<ExitCode, String> {
         }
     };
     match load::run(&config, &Clock::monotonic(), &stop, &mut watch) {
-        Ok(summary) => finish(&summary, files),
+        Ok(summary) => {
+            if let Some(seconds) = seconds {
+                seconds.finish(&summary.seconds);
+            }
+            finish(&summary, files)
+        }
         Err(error) => {
             files.discard();
+            if let Some(seconds) = seconds {
+                seconds.discard();
+            }
             Err(printable(&error.to_string()))
         }
     }

@@ -9,6 +9,8 @@ mod activation;
 mod cache_command;
 mod command_line;
 mod health_command;
+#[cfg(feature = "keeper")]
+mod keeper_command;
 #[cfg(feature = "link")]
 mod link_command;
 #[cfg(feature = "load")]
@@ -25,6 +27,8 @@ mod records_command;
 mod service_manager;
 #[cfg(feature = "simulate")]
 mod simulate_command;
+#[cfg(feature = "top")]
+mod top_command;
 #[cfg(feature = "proxy")]
 mod transport_arguments;
 #[cfg(feature = "load")]
@@ -38,7 +42,7 @@ use std::process::ExitCode;
 /// A command that depends on a feature: its name, the feature, and whether this binary has it.
 type OptionalCommand = (&'static str, &'static str, bool);
 
-const OPTIONAL_COMMANDS: [OptionalCommand; 7] = [
+const OPTIONAL_COMMANDS: [OptionalCommand; 9] = [
     ("proxy", "proxy", cfg!(feature = "proxy")),
     ("load", "load", cfg!(feature = "load")),
     ("cache", "cache", cfg!(feature = "cache")),
@@ -46,6 +50,33 @@ const OPTIONAL_COMMANDS: [OptionalCommand; 7] = [
     ("variates", "load", cfg!(feature = "load")),
     ("simulate", "simulate", cfg!(feature = "simulate")),
     ("link", "link", cfg!(feature = "link")),
+    ("keeper", "keeper", cfg!(feature = "keeper")),
+    ("top", "top", cfg!(feature = "top")),
+];
+
+/// The commands of `waylab`, the other program of the wheel.
+const LAB_COMMANDS: [&str; 21] = [
+    "demo",
+    "run",
+    "ab",
+    "plan",
+    "doctor",
+    "calibrate",
+    "study",
+    "analyse",
+    "show",
+    "report",
+    "stages",
+    "compare",
+    "campaign",
+    "export",
+    "import",
+    "model",
+    "fit",
+    "predict",
+    "explain",
+    "capacity",
+    "validate",
 ];
 
 /// A memcached proxy that times every stage of every request, and the programs that measure it.
@@ -91,7 +122,14 @@ enum Command {
     #[cfg(feature = "link")]
     #[command(hide = true)]
     Link(link_command::LinkArguments),
-    /// Ask a running proxy or message service whether it is ready.
+    /// Run the programs of the lab on this host, and end them with the lab; the lab starts it through SSH.
+    #[cfg(feature = "keeper")]
+    #[command(hide = true)]
+    Keeper(keeper_command::KeeperArguments),
+    /// Show rates, times, backends and queues of running programs in the terminal.
+    #[cfg(feature = "top")]
+    Top(top_command::TopArguments),
+    /// Check whether a running proxy or message service is ready.
     Health(health_command::HealthArguments),
     /// Print a script that completes commands and flags in a shell.
     Completions(packaging_command::CompletionsArguments),
@@ -121,6 +159,10 @@ fn main() -> ExitCode {
         Command::Simulate(arguments) => simulate_command::run(&arguments),
         #[cfg(feature = "link")]
         Command::Link(arguments) => link_command::run(&arguments),
+        #[cfg(feature = "keeper")]
+        Command::Keeper(arguments) => keeper_command::run(&arguments),
+        #[cfg(feature = "top")]
+        Command::Top(arguments) => top_command::run(&arguments),
         Command::Health(arguments) => health_command::run(&arguments),
         Command::Completions(arguments) => Ok(packaging_command::print_completions(&arguments, Arguments::command())),
         Command::Manual(arguments) => packaging_command::write_manual(&arguments, Arguments::command()),
@@ -141,7 +183,7 @@ fn usage(error: &clap::Error) -> ExitCode {
         let _ = error.print();
         return ExitCode::SUCCESS;
     }
-    match missing_command(error, &OPTIONAL_COMMANDS).or_else(|| memtier_hint(error)) {
+    match missing_command(error, &OPTIONAL_COMMANDS).or_else(|| lab_command(error)).or_else(|| memtier_hint(error)) {
         Some(line) => report(format_args!("waystage: {line}")),
         None => report(format_args!("waystage: {} (see --help)", one_line(error))),
     }
@@ -160,13 +202,23 @@ fn memtier_hint(_: &clap::Error) -> Option<String> {
     None
 }
 
+/// The command that this binary does not have, if this is the mistake.
+fn unknown_command(error: &clap::Error) -> Option<&String> {
+    match (error.kind(), error.get(ContextKind::InvalidSubcommand)) {
+        (ErrorKind::InvalidSubcommand, Some(ContextValue::String(name))) => Some(name),
+        _ => None,
+    }
+}
+
+/// The line for a command of the lab.
+fn lab_command(error: &clap::Error) -> Option<String> {
+    let name = unknown_command(error).filter(|name| LAB_COMMANDS.contains(&name.as_str()))?;
+    Some(format!("{name} is a command of the lab, which the wheel installs; run `waylab {name}`"))
+}
+
 /// The line for a command that exists but was not built in.
 fn missing_command(error: &clap::Error, commands: &[OptionalCommand]) -> Option<String> {
-    let (ErrorKind::InvalidSubcommand, Some(ContextValue::String(name))) =
-        (error.kind(), error.get(ContextKind::InvalidSubcommand))
-    else {
-        return None;
-    };
+    let name = unknown_command(error)?;
     let (name, feature, _) = commands.iter().find(|(command, _, is_built_in)| command == name && !is_built_in)?;
     Some(format!(
         "this binary was built without the command {name}; build it with `cargo build --release -p waystage --features {feature}`"

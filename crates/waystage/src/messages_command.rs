@@ -71,11 +71,7 @@ pub(crate) fn run(arguments: &MessagesArguments) -> Result<ExitCode, String> {
         return Ok(ExitCode::SUCCESS);
     }
     fit_into_descriptors(&mut config)?;
-    if arguments.flags.shows_password() {
-        report(format_args!(
-            "waystage: messages: the password in --database is visible in the list of processes; use `database` in --config FILE, or WAYSTAGE_DATABASE"
-        ));
-    }
+    warn_about_password(arguments.flags.database());
     let mut signals = StopSignals::take_over_with_reload()?;
     if is_null {
         report(format_args!("waystage: messages: MEASURING MODE: there is no database, and all messages are lost"));
@@ -100,6 +96,19 @@ pub(crate) fn run(arguments: &MessagesArguments) -> Result<ExitCode, String> {
         announce(&format!("waystage messages records written {} dropped {}", records.written, records.dropped));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Every user of the host can list the arguments of a process.
+fn warn_about_password(database: Option<&str>) {
+    let has_password = |url: &str| {
+        let user = url.split_once("://").and_then(|(_, rest)| rest.split_once('@'));
+        user.is_some_and(|(user, _)| user.contains(':')) || url.contains("password=")
+    };
+    if database.is_some_and(has_password) {
+        report(format_args!(
+            "waystage: messages: the password in --database is visible in the list of processes; use `database` in --config FILE, or WAYSTAGE_DATABASE"
+        ));
+    }
 }
 
 /// Reads tokens and certificates again. If the configuration has an error, nothing changes.

@@ -16,6 +16,7 @@ mod route;
 mod server;
 mod serving;
 mod source;
+mod srv;
 mod summary;
 
 use crate::activation::activated;
@@ -26,7 +27,7 @@ use file_watch::FileWatch;
 use flags::{PoolFlags, ProxyFlags};
 use lists::Lists;
 use names::Names;
-use proxy::{Config, Discipline, Lookup};
+use proxy::{Config, Discipline, Lookup, ProxyFile};
 use records::report;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serving::Given;
@@ -70,9 +71,9 @@ enum ProxyCommand {
     Route(route::RouteArguments),
     /// Convert the configuration of twemproxy or mcrouter, and print the result.
     Convert(convert::ConvertArguments),
-    /// Let a server of a running proxy receive no more requests. It keeps its keys.
+    /// Send no more requests to a server of a running proxy. The server keeps its keys.
     Drain(server::ServerArguments),
-    /// Let a drained server receive requests again.
+    /// Send requests to a drained server again.
     Undrain(server::ServerArguments),
     /// Change the weight of a server of a running proxy.
     Weight(server::WeightArguments),
@@ -125,7 +126,9 @@ pub(crate) fn run(arguments: ProxyArguments) -> Result<ExitCode, String> {
     let watch = source.file.clone().filter(|_| arguments.watch).map(FileWatch::new);
     if arguments.check {
         // No name is resolved.
-        return Ok(source.config(&mut Lists::default()).map_or_else(|line| invalid(&line), |config| check(&config)));
+        let read =
+            source.document().and_then(|document| source.settings(document.as_ref(), &mut Lists::default(), |_| {}));
+        return Ok(read.map_or_else(|line| invalid(&line), |(config, settings)| check(&config, &settings)));
     }
     let names = Names::new(Lookup::default());
     let mut lists = Lists::new(names.clone());
@@ -142,10 +145,10 @@ pub(crate) fn run(arguments: ProxyArguments) -> Result<ExitCode, String> {
 }
 
 /// Runs --check on a configuration that is valid in itself.
-fn check(config: &Config) -> ExitCode {
+fn check(config: &Config, settings: &ProxyFile) -> ExitCode {
     match proxy::check_files(config) {
         Ok(()) => {
-            announce(&summary::summary(config));
+            announce(&summary::summary(config, settings));
             ExitCode::SUCCESS
         }
         Err(error) => invalid(&error.to_string()),
@@ -162,4 +165,9 @@ fn invalid(line: &str) -> ExitCode {
 fn discipline_text(discipline: Discipline) -> String {
     let slots = discipline.slots().map(|(name, count)| format!(", {count} {name}"));
     discipline.name().to_string() + &slots.collect::<String>()
+}
+
+/// A number with its noun, as in "1 server" and "2 servers".
+fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }

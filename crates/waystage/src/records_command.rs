@@ -17,7 +17,7 @@ pub(crate) struct RecordsArguments {
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 enum RecordsCommand {
-    /// Print a record file as comma-separated values, one row a line; times are nanoseconds of the monotonic clock.
+    /// Print a record file as comma-separated values, one row per line; times are nanoseconds of the monotonic clock.
     Dump {
         /// Record file (*.way).
         file: PathBuf,

@@ -13,6 +13,9 @@ pub(crate) struct TransportArguments {
     /// How often the proxy resolves the names of servers; 0s: only after a connection has failed [default: 30s].
     #[arg(help_heading = "Names and restarts", long, value_name = "TIME", value_parser = duration)]
     resolve_every: Option<Duration>,
+    /// DNS server for SRV records, as IP or IP:PORT [default: those of /etc/resolv.conf].
+    #[arg(help_heading = "Names and restarts", long, value_name = "ADDRESS")]
+    resolver: Option<String>,
     /// Unix socket through which a new process can take over the listening sockets.
     #[arg(help_heading = "Names and restarts", long, value_name = "PATH")]
     control: Option<PathBuf>,
@@ -60,6 +63,7 @@ impl TransportArguments {
         ProxyFile {
             is_given_sockets: !activated.is_empty() || self.take_over.is_some(),
             resolve_every: self.resolve_every,
+            resolver: self.resolver.clone(),
             control: self.control.clone(),
             hand_over_wait: self.hand_over_wait,
             tls_certificate: tls.certificate.clone(),

@@ -18,7 +18,7 @@ const TOPS: [u64; 7] = [1, 10, 100, 1000, 10_000, 100_000, 1_000_000];
     about = "Print random variates or keys of a pattern, or describe them",
     after_help = "Examples:
   waystage variates --describe fb_value --unit bytes
-  waystage variates --count 1000 --unit time exp:1ms          nanoseconds, one a line
+  waystage variates --count 1000 --unit time exp:1ms          nanoseconds, one per line
   waystage variates --count 1000 --keys 10000 --pattern zipf:0.99
   waystage variates --describe --keys 10000 --pattern zipf:0.99
 docs/random-variates.md describes both languages.

@@ -70,6 +70,24 @@ fn lines_until(mut child: Child, text: &str) -> Vec<String> {
     lines
 }
 
+/// Every user of the host can list the arguments.
+#[test]
+fn a_password_in_the_arguments_is_warned_about_and_not_repeated() {
+    const WARNING: &str = "the password in --database is visible in the list of processes";
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    for (user, is_warned) in [("me:secret", true), ("me", false)] {
+        let url = format!("postgres://{user}@127.0.0.1:{closed}/x");
+        let mut program = Command::new(env!("CARGO_BIN_EXE_waystage"));
+        program.args(["messages", "--listen", "127.0.0.1:0", "--database", &url]).stdout(Stdio::null());
+        let served = lines_until(program.stderr(Stdio::piped()).spawn().unwrap(), "the database cannot be used yet");
+        let (code, _, migrated) = run(&["messages", "migrate"], &["--database", &url]);
+        assert_eq!(code, 1, "{migrated}");
+        for printed in [served.join("\n"), migrated] {
+            assert_eq!((printed.contains(WARNING), printed.contains("secret")), (is_warned, false), "{printed}");
+        }
+    }
+}
+
 /// Another schema's update holds the lock of updates, and then another program a table.
 #[test]
 fn an_update_of_the_schema_reports_what_it_waits_for() {
@@ -128,6 +146,25 @@ fn the_schema_can_be_checked_and_migrated_without_a_service() {
     assert_eq!(migrate(&["--check"]), (0, printed, String::new()));
     let (code, _, error) = migrate(&["--database-authority", "/nowhere.pem"]);
     assert!(code == 2 && error.contains("--database-authority") && !error.contains('\n'), "{error}");
+}
+
+/// There is nothing to read again, but the signal must not end the service.
+#[test]
+fn sighup_does_not_end_a_service_without_a_file() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_waystage"));
+    command.args(["messages", "--dispatch", "none", "--listen", "127.0.0.1:0"]);
+    let mut service = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut log = BufReader::new(service.stderr.take().unwrap()).lines();
+    let mut line = String::new();
+    BufReader::new(service.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let signal =
+        |name: &str| assert!(Command::new("kill").args([name, &service.id().to_string()]).status().unwrap().success());
+    signal("-HUP");
+    assert!(log.any(|line| line.unwrap().contains("read again")));
+    let mut http = Http::connect(line.split(' ').nth(4).unwrap().parse().unwrap()).unwrap();
+    assert_eq!(http.request("GET", "/healthz", &[], b"").unwrap().status, 200);
+    signal("-TERM");
+    assert_eq!(service.wait().unwrap().code(), Some(0));
 }
 
 #[test]

@@ -25,6 +25,11 @@ impl<'a> Keys<'a> {
         Keys { first: words.next().unwrap_or_default(), rest: words.rest() }
     }
 
+    /// One key, which contains no space.
+    pub fn one(key: &'a [u8]) -> Keys<'a> {
+        Keys { first: key, rest: &[] }
+    }
+
     /// The keys in the order of the line, duplicates included.
     pub fn iter(&self) -> KeyIter<'a> {
         KeyIter { first: self.first(), rest: Words::new(self.rest) }
@@ -109,6 +114,7 @@ mod tests {
 
     #[test]
     fn spaces_around_keys_do_not_count() {
+        assert_eq!(Keys::one(b"a"), Keys::new(b"a"));
         let keys = Keys::new(b"  a bb   a ");
         assert_eq!(keys.iter().collect::<Vec<_>>(), [&b"a"[..], b"bb", b"a"]);
         assert_eq!((keys.count(), keys.first()), (3, Some(&b"a"[..])));

@@ -77,7 +77,7 @@ impl<'a> Meta<'a> {
 }
 
 /// Whether memcached omits this reply, which starts with its two letters, for a quiet command: a miss of `mg`, and the
-/// success of the others. It sends every other reply, errors above all.
+/// success of the others. memcached sends every other reply, in particular errors.
 pub fn is_hidden_when_quiet(verb: Verb, reply: &[u8]) -> bool {
     match verb {
         Verb::Mg => reply.starts_with(b"EN"),

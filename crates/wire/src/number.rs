@@ -1,5 +1,8 @@
 //! Numbers as words of a line, in both directions. A number that does not fit is refused, never rounded, truncated or wrapped.
 
+/// Every number of this many digits fits 64 bits.
+const DIGITS_THAT_FIT: usize = 19;
+
 /// An unsigned 64-bit number. As in memcached, a leading `+` and `-0` are accepted.
 pub(crate) fn parse_u64(word: &[u8]) -> Option<u64> {
     match word.strip_prefix(b"-") {
@@ -35,6 +38,19 @@ pub(crate) fn parse_digits(digits: &[u8]) -> Option<u64> {
         number = number.checked_mul(10)?.checked_add(u64::from(value))?;
     }
     Some(number)
+}
+
+/// A number of up to 19 digits after one space, and what follows its digits. None for anything else.
+#[inline]
+pub(crate) fn number_after_space(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let [b' ', digits @ ..] = bytes else { return None };
+    let (mut number, mut count) = (0u64, 0);
+    while let Some(digit) = digits.get(count).map(|byte| byte.wrapping_sub(b'0')).filter(|&digit| digit <= 9) {
+        // More digits may not fit, and the caller does not use the number then.
+        number = number.wrapping_mul(10).wrapping_add(u64::from(digit));
+        count += 1;
+    }
+    (1..=DIGITS_THAT_FIT).contains(&count).then(|| (number, &digits[count..]))
 }
 
 /// Appends a space and a number.

@@ -2,7 +2,7 @@
 //! its later replies could be matched to the wrong requests.
 
 use crate::limits::{Limits, VALUE_BYTES_MAXIMUM};
-use crate::number::{parse_digits, parse_u32, parse_u64};
+use crate::number::{number_after_space, parse_digits, parse_u32, parse_u64};
 use crate::reply::{MetaCode, Reply, Value};
 use crate::words::{Words, find_space, trim_end_spaces};
 use memchr::memchr;
@@ -115,8 +115,26 @@ fn parse_value<'a>(line: &'a [u8], bytes: &'a [u8], line_bytes: usize, limits: &
 
 /// The value without its data, and the length of the data, from the text after `VALUE `.
 fn value_line<'a>(line: &'a [u8], limits: &Limits) -> Option<(Value<'a>, u64)> {
+    let parsed = usual_value_line(line).or_else(|| unusual_value_line(line));
+    parsed.filter(|(value, _)| value.key.len() <= limits.key_bytes)
+}
+
+/// A line as servers write it: numbers of digits only, with one space before each. Its numbers are read without a search for their ends.
+fn usual_value_line(line: &[u8]) -> Option<(Value<'_>, u64)> {
+    let (key, rest) = line.split_at(find_space(line).filter(|&end| end > 0)?);
+    let (flags, rest) = number_after_space(rest)?;
+    let (length, rest) = number_after_space(rest)?;
+    let (cas, rest) = match rest {
+        [] => (None, rest),
+        _ => number_after_space(rest).map(|(cas, rest)| (Some(cas), rest))?,
+    };
+    rest.is_empty().then_some((Value { key, flags: u32::try_from(flags).ok()?, cas, data: b"" }, length))
+}
+
+/// Any other line, with more spaces or with signs.
+fn unusual_value_line(line: &[u8]) -> Option<(Value<'_>, u64)> {
     let mut words = Words::new(line);
-    let key = words.next().filter(|key| key.len() <= limits.key_bytes)?;
+    let key = words.next()?;
     let flags = words.next().and_then(parse_u32)?;
     let length = words.next().and_then(parse_digits)?;
     let cas = match words.next() {
@@ -202,4 +220,29 @@ fn parse_text_line(line: &[u8]) -> Result<Reply<'_>, ReplyError> {
 fn split_word(line: &[u8]) -> (&[u8], &[u8]) {
     let (word, rest) = line.split_at(find_space(line).unwrap_or(line.len()));
     (word, rest.strip_prefix(b" ").unwrap_or(rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_line_as_servers_write_it_is_a_usual_one() {
+        for line in [&b"key 0 5"[..], b"key 4294967295 1048576", b"key 0 5 9999999999999999999"] {
+            assert!(usual_value_line(line).is_some(), "{line:?}");
+        }
+        for line in [&b" key 0 5"[..], b"key  0 5", b"key 0 5 ", b"key +0 5", b"key 0", b"key 0 5 18446744073709551615"]
+        {
+            assert!(usual_value_line(line).is_none(), "{line:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_usual_line_means_the_same_as_its_words(line in "[k0-9+ -]{0,12}|k [0-9]{1,20} [0-9]{1,21}( [0-9]{1,21})?") {
+            let line = line.as_bytes();
+            prop_assert!(usual_value_line(line).is_none_or(|parsed| unusual_value_line(line) == Some(parsed)));
+        }
+    }
 }

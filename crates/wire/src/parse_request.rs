@@ -11,7 +11,7 @@ use crate::request::{ParsedRequest, Request};
 use crate::request_error::RequestError;
 use crate::server_command::refuse;
 use crate::verb::Verb;
-use crate::words::{WordList, Words, skip_spaces, trim_end_spaces};
+use crate::words::{WordList, Words, has_longer_word, skip_spaces, trim_end_spaces};
 use memchr::memchr;
 
 /// Spaces allowed before a command on a line longer than `Limits::command_bytes`.
@@ -29,7 +29,7 @@ pub fn parse_request<'a>(bytes: &'a [u8], limits: &Limits) -> ParsedRequest<'a> 
     let arguments = match Verb::of(name) {
         Some(verb @ (Verb::Get | Verb::Gets | Verb::Gat | Verb::Gats)) => parse_retrieval(verb, words, limits),
         Some(verb @ (Verb::Set | Verb::Add | Verb::Replace | Verb::Append | Verb::Prepend | Verb::Cas)) => {
-            return parse_storage(verb, &WordList::new(words), bytes, consumed, limits);
+            return parse_storage(verb, words, bytes, consumed, limits);
         }
         Some(verb @ (Verb::Mg | Verb::Ms | Verb::Md | Verb::Ma | Verb::Me)) => {
             return parse_meta(verb, words, bytes, consumed, limits);
@@ -104,7 +104,7 @@ fn parse_retrieval<'a>(verb: Verb, mut words: Words<'a>, limits: &Limits) -> Res
         return Err(RequestError::WrongWordCount);
     }
     // One search for a NUL in all keys costs less than one in each.
-    if has_nul(words.rest()) || keys.iter().any(|key| key.len() > limits.key_bytes) {
+    if has_nul(words.rest()) || has_longer_word(words.rest(), limits.key_bytes) {
         return Err(RequestError::BadKey);
     }
     Ok(Request::Get { verb, exptime, keys })

@@ -5,6 +5,7 @@ use crate::meta::Meta;
 use crate::number::push_number;
 use crate::request_error::RequestError;
 use crate::verb::Verb;
+use std::borrow::Cow;
 
 /// The result of parsing the bytes received so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,19 +168,23 @@ impl<'a> Request<'a> {
     }
 
     /// The same request without `noreply` and `q`, so that the backend replies to each and replies match requests.
-    pub fn without_noreply(mut self) -> Request<'a> {
-        match &mut self {
+    pub fn without_noreply(&self) -> Cow<'_, Request<'a>> {
+        // Most requests have neither, and a copy costs more than the search for it.
+        if !self.noreply() && !self.is_quiet() {
+            return Cow::Borrowed(self);
+        }
+        let mut loud = *self;
+        match &mut loud {
             Request::Store { noreply, .. }
             | Request::Delete { noreply, .. }
             | Request::Arithmetic { noreply, .. }
             | Request::Touch { noreply, .. }
             | Request::FlushAll { noreply, .. }
             | Request::Verbosity { noreply } => *noreply = false,
-            Request::Meta(meta) if meta.is_quiet() => meta.left_out = b"q",
-            Request::Meta(_) => (),
+            Request::Meta(meta) => meta.left_out = b"q",
             Request::Get { .. } | Request::Version | Request::Stats { .. } | Request::Quit | Request::Noop => (),
         }
-        self
+        Cow::Owned(loud)
     }
 
     /// Appends the encoded request, with `noreply` or `q` if it has them.

@@ -159,7 +159,7 @@ impl Verb {
     }
 
     /// Whether it retrieves values: only these lines may be long.
-    pub(crate) fn is_retrieval(self) -> bool {
+    pub fn is_retrieval(self) -> bool {
         matches!(self, Verb::Get | Verb::Gets | Verb::Gat | Verb::Gats)
     }
 }

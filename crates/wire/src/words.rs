@@ -1,6 +1,6 @@
 //! Splits a line into words. Only the space separates words; every other byte can be part of a key.
 
-use memchr::memchr;
+use memchr::{memchr, memrchr};
 
 /// An iterator over the words of a line.
 #[derive(Clone, Debug)]
@@ -94,6 +94,15 @@ fn find_space_of_8(bytes: [u8; 8]) -> Option<usize> {
     (found != 0).then(|| found.trailing_zeros() as usize / 8)
 }
 
+/// Whether a word is longer than this. Of so many bytes, only the last space is searched, so that most words are not looked at.
+pub(crate) fn has_longer_word(mut bytes: &[u8], length_max: usize) -> bool {
+    while bytes.len() > length_max {
+        let Some(at) = memrchr(b' ', &bytes[..=length_max]) else { return true };
+        bytes = &bytes[at + 1..];
+    }
+    false
+}
+
 /// The bytes without leading spaces.
 pub(crate) fn skip_spaces(bytes: &[u8]) -> &[u8] {
     let spaces = bytes.iter().take_while(|&&byte| byte == b' ').count();
@@ -109,6 +118,7 @@ pub(crate) fn trim_end_spaces(bytes: &[u8]) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn only_spaces_separate() {
@@ -129,6 +139,14 @@ mod tests {
                 }
                 assert_eq!(find_space(&word), None);
             }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_long_word_is_found_wherever_it_is(line in "([a-z]{1,10} {1,3}){0,6}[a-z]{0,10}", length_max in 1usize..9) {
+            let expected = Words::new(line.as_bytes()).any(|word| word.len() > length_max);
+            prop_assert_eq!(has_longer_word(line.as_bytes(), length_max), expected);
         }
     }
 

@@ -45,10 +45,13 @@ def configuration_results(
 def _configuration(planned: PlannedTrial, members: list[TrialResult], chosen: Axes) -> Configuration:
     used = [trial for trial in members if trial.used]
     many = [trial.numbers for trial in used]
+    # Imported results may lack histograms. Then nothing is known of all requests of several trials together.
     merged = {
         name: histograms.merge([trial.histograms[name] for trial in used if name in trial.histograms])
         for name in dict.fromkeys(name for trial in used for name in trial.histograms)
+        if all(name in trial.histograms for trial in used if name in trial.numbers.operations)
     }
+    operations = dict.fromkeys(name for one in many for name in one.operations)
     here = place(planned.levels, chosen)
     hit_ratios = _known(one.hit_ratio for one in many)
     return Configuration(
@@ -69,10 +72,10 @@ def _configuration(planned: PlannedTrial, members: list[TrialResult], chosen: Ax
         hit_ratio=interval(hit_ratios),
         miss_ratio=positive([1 - hits for hits in hit_ratios]),
         queue_length=_queue_length(many),
-        generator_cpu_share=positive([one.generator_cpu_share for one in many]),
+        generator_cpu_share=positive(_known(one.generator_cpu_share for one in many)),
         busy_share=share(_known(one.cpu.busy_share for one in many)),
         laws=worst_laws(many),
-        operations={name: _operation(name, histogram, many) for name, histogram in merged.items()},
+        operations={name: _operation(name, merged.get(name), many) for name in operations},
         distribution=histograms.curve(merged["all"]) if "all" in merged else [],
         shapes={name: shape(histogram, planned.configuration) for name, histogram in merged.items()},
         cpu_per_request_ns=_by_key([one.cpu.cpu_per_request_ns for one in many]),
@@ -84,7 +87,7 @@ def _configuration(planned: PlannedTrial, members: list[TrialResult], chosen: Ax
     )
 
 
-def _operation(name: str, histogram: HdrHistogram, many: Sequence[TrialNumbers]) -> Operation:
+def _operation(name: str, histogram: HdrHistogram | None, many: Sequence[TrialNumbers]) -> Operation:
     found = [one.operations[name] for one in many if name in one.operations]
     # How far a percentile differs from run to run, where every trial has it.
     shared = [
@@ -92,12 +95,15 @@ def _operation(name: str, histogram: HdrHistogram, many: Sequence[TrialNumbers])
         for percent in found[0].percentiles_ns
         if all(one.percentiles_ns.get(percent) for one in found)
     ]
+    if histogram is None:
+        count, pooled_ns = sum(one.count for one in found), found[0].percentiles_ns if len(found) == 1 else {}
+    else:
+        count, unanswered = int(histogram.get_total_count()), sum(one.unanswered for one in found)
+        pooled_ns = histograms.percentiles(histogram, _effective(name, many), unanswered)
     return Operation(
-        count=int(histogram.get_total_count()),
+        count=count,
         response_mean_ns=positive([one.response_mean_ns for one in found]),
-        percentiles_ns=histograms.percentiles(
-            histogram, _effective(name, many), sum(one.unanswered for one in found)
-        ),
+        percentiles_ns=pooled_ns,
         percentile_intervals_ns={
             percent: geometric([one.percentiles_ns[percent] for one in found]) for percent in shared
         },

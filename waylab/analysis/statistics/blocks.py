@@ -121,7 +121,7 @@ def fit_blocks(treatments: Sequence[str], blocks: Sequence[object], values: Sequ
         LabError: unless all have the same length, at least one, and values are finite and above zero.
     """
     if not len(treatments) == len(blocks) == len(values) or not len(values):
-        raise LabError("contrasts: need a treatment and a block for each of at least one value")
+        raise LabError("contrasts: give at least one value, and a treatment and a block for each")
     if not all(math.isfinite(value) and value > 0 for value in values):
         raise LabError("contrasts: every value must be finite and above zero")
     names, block_names = list(dict.fromkeys(treatments)), list(dict.fromkeys(blocks))

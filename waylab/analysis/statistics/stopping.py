@@ -44,7 +44,7 @@ class StoppingRule:
         if self.budget_s is not None and not self.budget_s > 0:
             raise LabError(f"stopping rule: the budget must be above 0 s, not {self.budget_s}")
         if self.confirmations < 0 or not 0 < self.confidence < 1:
-            raise LabError("stopping rule: confirmations from 0 on, confidence between 0 and 1")
+            raise LabError("stopping rule: confirmations must be 0 or more, and confidence between 0 and 1")
 
 
 @dataclass(frozen=True)

@@ -115,12 +115,17 @@ def disagreements(
         *_settings(artifacts.plan, load),
         *_counts(load),
         *_histograms(load, decoded),
-        *_seconds(artifacts.plan, load),
+        *_seconds(artifacts.plan, load, outcome.generators_overlap),
         *summary_disagreements(artifacts.plan, load, decoded),
         *message_disagreements(artifacts.plan, load),
         *merged_disagreements(artifacts.directory, load, required=outcome.manifest),
         *_laws(artifacts.plan, load, laws),
     ]
+
+
+def imported_disagreements(load: LoadSummary, decoded: dict[str, HdrHistogram]) -> list[str]:
+    """Return one line for each contradiction within an imported summary, which has no plan to agree with."""
+    return [*(_counts(load) if load.measured_s else []), *_histograms(load, decoded)]
 
 
 def _identity(plan: PlannedTrial, outcome: TrialOutcome, load: LoadSummary) -> Iterator[str]:
@@ -132,7 +137,9 @@ def _identity(plan: PlannedTrial, outcome: TrialOutcome, load: LoadSummary) -> I
     if outcome.before and outcome.after:
         if abs((outcome.after.clock_ns - outcome.before.clock_ns) * 1e-9 - outcome.took_s) > _CLOCK_S:
             yield f"{paths.TRIAL} took {outcome.took_s:g} s, and its clocks say otherwise"
-        begin, end = outcome.before.clock_ns, outcome.after.clock_ns
+        offset_ns, error_ns = outcome.testbed.load_clock_ns
+        begin = outcome.before.clock_ns + offset_ns - error_ns
+        end = outcome.after.clock_ns + offset_ns + error_ns
         if not begin <= load.window_ns[0] <= load.window_ns[1] <= end:
             yield f"{paths.LOAD} was not measured during this trial"
 
@@ -201,7 +208,7 @@ def _settings(plan: PlannedTrial, load: LoadSummary) -> Iterator[str]:
     """Compare the settings that the load generators report with the planned ones."""
     reported = [part.settings for part in load.parts if part.settings] or [load.settings]
     for settings in reported:
-        unknown = [name for name in _reported_always(settings) if settings.get(name) is None]
+        unknown = [name for name in _reported_always(plan) if settings.get(name) is None]
         if unknown:
             yield f"the load does not report its {' and '.join(unknown)}"
     for name, wanted in _planned(plan, load, len(reported)).items():
@@ -220,9 +227,9 @@ def _settings(plan: PlannedTrial, load: LoadSummary) -> Iterator[str]:
 _COMBINED: dict[str, Callable[[list[Any]], Any]] = {"clients": sum, "key_minimum": min, "key_maximum": max}
 
 
-def _reported_always(settings: dict[str, Any]) -> tuple[str, ...]:
-    """Return the settings that every load generator reports; pgbench has no seed."""
-    return ("clients",) if settings.get("generator") == "pgbench" else ("clients", "seed")
+def _reported_always(plan: PlannedTrial) -> tuple[str, ...]:
+    """Return the settings that the load generator must report; one without records is not ours and has no seed."""
+    return ("clients", "seed") if "load" in plan.description.record_files else ("clients",)
 
 
 def _planned(plan: PlannedTrial, load: LoadSummary, generators: int) -> dict[str, Any]:
@@ -280,17 +287,19 @@ def _histograms(load: LoadSummary, decoded: dict[str, HdrHistogram]) -> Iterator
                 yield f"the mean of {name} is {found_ns:.0f} ns in its histogram and {mean_ns:.0f} ns beside it"
 
 
-def _seconds(plan: PlannedTrial, load: LoadSummary) -> Iterator[str]:
+def _seconds(plan: PlannedTrial, load: LoadSummary, overlap: float | None) -> Iterator[str]:
     measured = [second for second in load.seconds if second.measured]
     requests = load.totals.requests
-    if len(measured) < int(load.measured_s) - 1:
+    # Of several generators, a second is measured if all of them measured in it.
+    common_s = load.measured_s * (1.0 if overlap is None else overlap)
+    if len(measured) < int(common_s) - 1:
         yield f"{len(measured)} seconds of a measurement of {load.measured_s:g} s"
     inside = sum(second.requests for second in measured)
     slack = _EDGES * requests + plan.load.clients * plan.load.pipeline
     if inside > requests + slack:
         yield f"{inside} requests in the measured seconds, {requests} in all of the window"
     # The window may begin and end within a second, which then is not counted as measured.
-    edge = 0 if len(measured) >= load.measured_s else 1
+    edge = 0 if len(measured) >= load.measured_s else 1 + math.ceil(load.measured_s - common_s)
     first, last = (measured[0].second - edge, measured[-1].second + edge) if measured else (0, -1)
     around = sum(second.requests for second in load.seconds if first <= second.second <= last)
     if measured and around < requests - slack:

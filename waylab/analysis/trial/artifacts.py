@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from waylab.errors import LabError
-from waylab.records import Records, RecordsError, joined_records, read_records
+from waylab.records import Records, joined_records, read_records
 from waylab.runfolder import paths
 from waylab.runfolder.files import read, read_trial
 from waylab.runfolder.load import LoadSummary
@@ -54,8 +54,8 @@ def _read_records(found: Artifacts, expected: dict[str, int]) -> None:
     seen: dict[str, int] = {}
     for path in sorted((found.directory / paths.RECORDS).glob("*.way")):
         try:
-            records = read_records(path)
-        except RecordsError as error:
+            records = read_trial_records(path, found.testbed)
+        except LabError as error:
             found.problems.append(str(error))
             continue
         program = records.program
@@ -84,3 +84,26 @@ def _expected(plan: PlannedTrial, outcome: TrialOutcome) -> dict[str, int]:
     if outcome.server != "embedded":
         expected.pop("cache", None)
     return expected
+
+
+def read_trial_records(path: Path, testbed: TestbedFacts, partial: bool = False) -> Records:
+    """Read a record file of a trial; stamps of another host than that of the load are converted.
+
+    Raises:
+        LabError: if the file cannot be trusted, or the clock of its host was not measured.
+    """
+    records = read_records(path, partial)
+    # `proxy-123.HOST.way`: only files of other machines name their host.
+    host = path.stem.partition(".")[2]
+    if not host or host == testbed.clock_host:
+        return records
+    own, load = testbed.clocks.get(host), testbed.clocks.get(testbed.clock_host or "")
+    if own is None or load is None:
+        raise LabError(f"{path}: {paths.TRIAL} has no clock of host {host}, so its times cannot be compared")
+    return records.shifted(load.offset_ns - own.offset_ns, own.error_ns + load.error_ns)
+
+
+def testbed_of(records: Path) -> TestbedFacts:
+    """Return where the trial with this folder of records ran; one machine if the records belong to no trial."""
+    outcome = records.resolve().parent / paths.TRIAL
+    return read(outcome, TrialOutcome).testbed if outcome.is_file() else TestbedFacts()

@@ -1,5 +1,6 @@
 """CPU time of each program over the measured window, interpolated from the telemetry."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,6 @@ from waylab.runfolder.load import LoadCpu
 from waylab.runfolder.trial import CpuAccounting
 from waylab.runfolder.trial_numbers import CpuUse, MachineUse
 
-# The roles whose CPU time counts for a request; programs of one role are added up.
-ROLES = ("load", "proxy", "backends", "messages", "database")
 # The error of the share, because /proc rounds the CPU time of each process to 10 ms.
 _RESOLUTION = 0.02
 # A window that telemetry covers less than this would be mostly extrapolation.
@@ -20,7 +19,7 @@ _COVERED_MIN = 0.9
 
 
 def roles_cpu_s(directory: Path, window_ns: tuple[int, int]) -> dict[str, float]:
-    """CPU seconds within the window of `proxy`, `backends` (summed), `messages`, `database`, `waylab` itself."""
+    """CPU seconds within the window of each role, whose programs are summed, and of `waylab` itself."""
     series: dict[str, list[tuple[int, float]]] = {}
     for row in _rows(directory / paths.PROCESSES):
         if row["process"].startswith("load"):
@@ -62,10 +61,11 @@ def cpu_use(
     load: LoadCpu,
     window_ns: tuple[int, int],
     requests: int,
+    roles: Iterable[str],
     accounting: CpuAccounting | None = None,
     covariate: str = "",
 ) -> CpuUse:
-    """CPU seconds by program, the cost of one request, and the share of programs that are not ours.
+    """CPU seconds by program, the cost of one request in all `roles`, and the share of programs that are not ours.
 
     With a `covariate`, also the CPU time of the computation that shows the machine's speed.
     """
@@ -73,7 +73,7 @@ def cpu_use(
     spent_s["load"] = load.user_s + load.system_s
     host = machine(directory, window_ns)
     capacity_s = host.capacity_s
-    system = {role: spent_s[role] for role in ROLES if role in spent_s}
+    system = {role: spent_s[role] for role in ("load", *roles) if role in spent_s}
     per_request = {role: 1e9 * value / requests for role, value in system.items()} if requests else {}
     if per_request:
         per_request["total"] = sum(per_request.values())

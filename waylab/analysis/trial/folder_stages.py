@@ -5,9 +5,10 @@ from pathlib import Path
 import numpy as np
 from msgspec import Struct
 
+from waylab.analysis.trial.artifacts import read_trial_records, testbed_of
 from waylab.analysis.trial.stages import outcomes, queue_summary, stage_samples, stage_summary
 from waylab.errors import LabError
-from waylab.records import Records, joined_records, read_records
+from waylab.records import Records, joined_records
 from waylab.runfolder import paths
 from waylab.runfolder.files import read
 from waylab.runfolder.load import LoadSummary
@@ -52,8 +53,9 @@ def folder_stages(
     if not places:
         raise LabError(f"{directory}: contains no record files (*.way)")
     programs: dict[str, Records] = {}
+    testbed = testbed_of(places[0].parent)
     for path in places:
-        records = read_records(path, partial)
+        records = read_trial_records(path, testbed, partial)
         known = programs.get(records.program)
         programs[records.program] = joined_records(known, records) if known else records
     return {

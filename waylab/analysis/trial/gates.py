@@ -72,7 +72,7 @@ def judge(
         _below(
             "generator_cpu",
             # Of several generators the busiest is the first to be a bottleneck.
-            max([load.cpu.share, *(part.cpu.share for part in load.parts)]),
+            max([load.cpu.share, *(part.cpu.share for part in load.parts)]) if load.cpu else None,
             limits.generator_cpu_max,
             "of one core for each thread of the load",
         ),
@@ -119,6 +119,10 @@ def _below(name: str, value: float | None, limit: float, what: str) -> Gate:
 
 
 def _foreign(share: float | None, limit: float, hosts: LinkUse) -> Gate:
+    if hosts.paced and share is not None and share >= 0:
+        # Its speed is measured, but programs that drive its data from the caches slow the host down more than that.
+        what = f"of the machine for other programs, while {hosts.paced[0]} paced itself"
+        return _below("foreign_cpu", share, limit, what)
     if share is not None and share >= 0 and hosts.waited_share:
         slowest = max(hosts.throttled_share, key=lambda name: hosts.throttled_share[name])
         stopped = hosts.throttled_share[slowest]
@@ -191,7 +195,9 @@ def _together(overlap: float | None) -> Gate:
 
 def _hit_ratio(value: float | None, limit: float, applies: bool) -> Gate:
     if not applies:
-        return _gate("hit_ratio", None, "does not apply to messages: a queue may be empty", value, limit)
+        return _gate(
+            "hit_ratio", None, "does not apply: a read of this system may find nothing", value, limit
+        )
     if value is None:
         return _gate("hit_ratio", None, "no key was read", None, limit)
     return _gate(

@@ -3,6 +3,7 @@
 A link without a limit has no utilisation. Trials on this machine as it is have no links.
 """
 
+import math
 from pathlib import Path
 
 from waylab import bounded
@@ -40,8 +41,10 @@ def link_use(
             # Older versions of the lab did not count it.
             if "waited_s" in rows and testbed.time_scale > 1:
                 spent = [increase_within(rows[name], window_ns, directory) for name in ("used_s", "waited_s")]
+                # The programs of a paced host sleep when they have used their share, and no quota stops them.
+                allowed = math.inf if link.paced else link.cores
                 waiting[host] = waited_share(
-                    link.cores, throttled[host], spent[0] / window_s, spent[1] / window_s
+                    allowed, throttled[host], spent[0] / window_s, spent[1] / window_s
                 )
         if link.process:
             packets = [
@@ -56,6 +59,7 @@ def link_use(
         dropped_packets=dropped,
         late_share=late,
         waited_share=waiting,
+        paced=[host for host in series if testbed.links[host].paced],
     )
 
 
@@ -89,6 +93,10 @@ def testbed_summary(trials: list[Artifacts]) -> TestbedSummary:
     if not trials or trials[-1].testbed.kind == "local":
         return TestbedSummary()
     last = trials[-1].testbed
+    if last.kind == "ssh":
+        return TestbedSummary(
+            kind=last.kind, hosts=last.hosts, clocks=last.clocks, clock_host=last.clock_host
+        )
     cores = max(
         sum(last.links[host].cores or 0 for host in hosts_in_use(trial.plan) if host in last.links)
         for trial in trials

@@ -59,7 +59,7 @@ def _disagreements(load: LoadSummary, parts: Sequence[LoadSummary]) -> Iterator[
     yield from _times(load, parts)
     names = {name for part in parts for name in part.operations.by_name()}
     if names != set(load.operations.by_name()):
-        yield f"the operations are {', '.join(sorted(load.operations.by_name()))}, and not those of its parts"
+        yield f"its operations are {', '.join(sorted(load.operations.by_name()))}, but its parts have others"
         return
     for name, merged in load.operations.by_name().items():
         found = [part.operations.by_name()[name] for part in parts if name in part.operations.by_name()]
@@ -120,7 +120,7 @@ def _times(load: LoadSummary, parts: Sequence[LoadSummary]) -> Iterator[str]:
     # The first part gives both clocks; older load generators wrote no start.
     starts = [(part.started_unix_ns, part.started_clock_ns) for part in parts]
     if (load.started_unix_ns, load.started_clock_ns) not in starts:
-        yield "its start is not that of a part"
+        yield "its start time is not that of any part"
     elif None not in starts[0] and load.started_unix_ns != min(unix_ns or 0 for unix_ns, _ in starts):
         yield "it did not start with its first part"
 

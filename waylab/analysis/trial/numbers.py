@@ -7,11 +7,12 @@ from msgspec.structs import replace
 
 from waylab.analysis.statistics.laws import LawCheck
 from waylab.analysis.trial import histograms, stages, views
-from waylab.analysis.trial.agreement import changed_files, disagreements
+from waylab.analysis.trial.agreement import changed_files, disagreements, imported_disagreements
 from waylab.analysis.trial.artifacts import Artifacts
 from waylab.analysis.trial.cpu import cpu_use
 from waylab.analysis.trial.database import database_use
 from waylab.analysis.trial.gates import Consistency, failed_reasons, judge
+from waylab.analysis.trial.imported import imported_gates, imported_percentiles, where_from
 from waylab.analysis.trial.law_checks import interactive_law, record_laws
 from waylab.analysis.trial.links import link_use
 from waylab.analysis.trial.stages import Samples
@@ -93,6 +94,10 @@ def _analysed(artifacts: Artifacts, gates: list[Gate], numbers: TrialNumbers | N
 def _measured(
     artifacts: Artifacts, outcome: TrialOutcome, load: LoadSummary, limits: GateLimits
 ) -> TrialResult:
+    if (load.source is not None) != limits.imported:
+        raise LabError(
+            f"{artifacts.directory / paths.LOAD}: {where_from(load)}, and {paths.RUN} says otherwise"
+        )
     planned_s = artifacts.plan.load.warm_up_s + artifacts.plan.load.test_time_s
     if len(load.seconds) > _SECONDS_SPARE + _SECONDS_FACTOR * planned_s:
         raise LabError(
@@ -102,15 +107,19 @@ def _measured(
     decoded = {
         name: histograms.decode(operation.response.histogram, f"{artifacts.directory}, {name}")
         for name, operation in operations.items()
-        if operation.count
+        if operation.count and (operation.response.histogram or load.source is None)
     }
     numbers = _numbers(artifacts, outcome, load, decoded, limits)
     numbers, samples = _with_records(artifacts, load, numbers)
     consistency = Consistency(
         changed_files(artifacts),
-        disagreements(artifacts, outcome, load, decoded, numbers.laws),
+        disagreements(artifacts, outcome, load, decoded, numbers.laws)
+        if load.source is None
+        else imported_disagreements(load, decoded),
     )
     gates = judge(artifacts, outcome, load, numbers, limits, consistency)
+    if load.source is not None:
+        gates = imported_gates(gates, load.source)
     return TrialResult(_analysed(artifacts, gates, numbers), decoded, samples)
 
 
@@ -140,23 +149,27 @@ def _numbers(
         within=within,
         trace=trace(load.seconds, within),
         hit_ratio=load.totals.hits / read if read else None,
-        generator_cpu_share=load.cpu.share,
+        generator_cpu_share=load.cpu.share if load.cpu else None,
         operations={
             name: TrialOperation(
-                count=operations[name].count,
-                response_mean_ns=operations[name].response.mean_ns or 0.0,
-                response_std_ns=operations[name].response.std_ns or 0.0,
+                count=one.count,
+                response_mean_ns=one.response.mean_ns or 0.0,
+                response_std_ns=one.response.std_ns or 0.0,
                 percentiles_ns=histograms.percentiles(
-                    histogram, effective.get(name), operations[name].response.unanswered
-                ),
-                unanswered=operations[name].response.unanswered,
+                    decoded[name], effective.get(name), one.response.unanswered
+                )
+                if name in decoded
+                else imported_percentiles(one),
+                unanswered=one.response.unanswered,
             )
-            for name, histogram in decoded.items()
+            for name, one in operations.items()
+            if name in decoded or (load.source is not None and one.response.mean_ns)
         },
         cpu=_cpu(artifacts, load),
         links=_links(artifacts, load),
         database=database_use(outcome, load),
         time_scale=plan.time_scale,
+        source=load.source,
     )
 
 
@@ -184,10 +197,12 @@ def _with_records(
 
 
 def _interactive_law(plan: PlannedTrial, load: LoadSummary, limits: GateLimits) -> LawCheck | None:
-    """Check the interactive law of a closed loop; None for an open one."""
-    if plan.load.rate:
+    """Check the interactive law of a closed loop; None for an open one, and where imported results lack a part."""
+    if plan.load.rate or (load.source is not None and "interactive_law" in load.source.unknown):
         return None
-    response_ns = load.operations.all.response.mean_ns if load.totals.requests else None
+    # A table may have means without a number of requests.
+    is_answered = load.totals.requests or load.source is not None
+    response_ns = load.operations.all.response.mean_ns if is_answered else None
     in_flight = plan.load.clients * plan.load.pipeline
     return interactive_law(
         in_flight, load.throughput_per_s, response_ns, plan.load.think_mean_s, limits.interactive_law_max
@@ -199,10 +214,15 @@ def _as_law(law: LawCheck) -> Law:
 
 
 def _cpu(artifacts: Artifacts, load: LoadSummary) -> CpuUse:
+    if load.cpu is None:
+        return CpuUse()
     try:
         accounting = artifacts.outcome.accounting if artifacts.outcome else None
-        requests, covariate = load.totals.requests, artifacts.plan.covariate
-        return cpu_use(artifacts.directory, load.cpu, load.window_ns, requests, accounting, covariate)
+        requests, plan = load.totals.requests, artifacts.plan
+        roles = plan.description.programs
+        return cpu_use(
+            artifacts.directory, load.cpu, load.window_ns, requests, roles, accounting, plan.covariate
+        )
     except _DAMAGED as error:
         artifacts.problems.append(f"telemetry: {error}")
         return CpuUse()

@@ -160,6 +160,8 @@ def _answered(percent: float, histogram: HdrHistogram, failed: int) -> bool:
 def _cpu(plan: PlannedTrial, load: LoadSummary) -> Iterator[str]:
     """Compare the share of CPU time with the CPU time, of one load generator or of each of several."""
     threads = plan.load.threads
+    if load.cpu is None:
+        return
     if not load.parts:
         yield from _share(load.cpu, threads * load.measured_s)
         return

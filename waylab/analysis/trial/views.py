@@ -17,14 +17,15 @@ def join(
 
     Only requests that the client intended and completed within the window. A port may be used several times (by
     the prefill, then by a client; towards two proxies at once), so the server must have received the request while
-    the client waited for it.
+    the client waited for it. If stamps were converted from another clock, the error of the conversion is tolerated.
     """
+    error_ns = np.uint64(client.clock_error_ns + server.clock_error_ns)
     mine = client.parents
     mine = mine[
         (mine["intended"] >= window_ns[0]) & (mine["completed"] <= window_ns[1]) & (mine["outcome"] == 0)
     ]
     theirs = server.parents
-    theirs = theirs[theirs["received"] >= window_ns[0]]
+    theirs = theirs[theirs["received"] + error_ns >= window_ns[0]]
     my_keys, their_keys = _keys(mine), _keys(theirs)
     order = np.argsort(their_keys, kind="stable")
     place = np.searchsorted(their_keys[order], my_keys)
@@ -36,7 +37,7 @@ def join(
         candidate = order[np.minimum(place + further, len(order) - 1)]
         received = theirs["received"][candidate]
         fits = ~same & (their_keys[candidate] == my_keys)
-        fits &= (received >= mine["issued"]) & (received <= mine["completed"])
+        fits &= (received + error_ns >= mine["issued"]) & (received <= mine["completed"] + error_ns)
         chosen, same = np.where(fits, candidate, chosen), same | fits
     return mine[same], theirs[chosen][same], int(len(mine) - same.sum())
 

@@ -12,7 +12,7 @@ def add_fit_commands(parts: Any) -> None:
     """Add these commands to those of `waylab`."""
     fit = parts.add_parser(
         "fit",
-        help="fit models to the trials of runs, and show the parameters and what they leave open",
+        help="fit models to the trials of runs, and show the parameters and which of them the trials do not identify",
         description="Fits every model to all usable trials of one or several runs of one system.",
     )
     _add_runs(fit)
@@ -20,7 +20,7 @@ def add_fit_commands(parts: Any) -> None:
 
     predict = parts.add_parser(
         "predict",
-        help="predict a configuration that nobody measured, with 90 %% intervals",
+        help="predict a configuration that was not measured, with 90 %% intervals",
         description="Fits models to all usable trials of runs and predicts throughput, response times, utilisation "
         "and the bottleneck of other settings. Settings that are not given have their middle measured value.",
     )
@@ -36,13 +36,14 @@ def add_fit_commands(parts: Any) -> None:
         "--profile",
         metavar="PHASES",
         help="response, queue and losses over time, for example "
-        "'60s at 20k, 30s outage of one server, 60s at 20k', and how long until all is normal again",
+        "'60s at 20k, 30s outage of one server, 60s at 20k', and the time until they are normal again",
     )
     predict.add_argument(
         "--arrivals",
         type=Path,
         metavar="FILE",
-        help="with --profile: recorded times of arrival in seconds, one a line; bursts like theirs beside Poisson",
+        help="with --profile: recorded times of arrival in seconds, one per line; shows bursts like these beside "
+        "Poisson arrivals",
     )
     predict.set_defaults(command=later("waylab.cli.fit.profile", "predict"))
 
@@ -59,8 +60,8 @@ def add_fit_commands(parts: Any) -> None:
     capacity = parts.add_parser(
         "capacity",
         help="find the cheapest configurations that meet a goal, with the probability that they do",
-        description="Fits models to all usable trials of runs, searches all counts of the parts that have a cost, and "
-        "proposes the cheapest that meet the goal with a probability of at least 90 %%, what limits each, and the run "
+        description="Fits models to all usable trials of runs, and searches all counts of the parts that have a cost. "
+        "Proposes the cheapest that meet the goal with a probability of at least 90 %, what limits each, and the run "
         "to make next. Exit code: 0 found, 1 no configuration meets the goal.",
     )
     _add_runs(capacity)

@@ -39,7 +39,7 @@ def capacity(arguments: argparse.Namespace) -> int:
             raise LabError("--rate 0: give arrivals per second above zero")
     missing = [name for name in costs if not getattr(base, name)]
     if missing:
-        raise LabError(f"--cost {missing[0]}: the measured system has none")
+        raise LabError(f"--cost {missing[0]}: the measured system has no such part")
     fitted = fitted_runs(arguments)
     try:
         found = plan_capacity(fitted, base, goal, costs)
@@ -97,7 +97,7 @@ def costs_of(text: str) -> dict[str, float]:
     """Read `server=1 proxy=2`.
 
     Raises:
-        LabError: for a part that nobody can buy, or a cost that is no positive number.
+        LabError: if a part is unknown, or a cost is not a positive number.
     """
     costs: dict[str, float] = {}
     for part in text.replace(",", " ").split():

@@ -77,7 +77,7 @@ def _mm1(part: argparse.ArgumentParser) -> None:
 
 def _mmm(part: argparse.ArgumentParser) -> None:
     _mm1(part)
-    part.add_argument("--servers", type=whole, required=True, metavar="M")
+    part.add_argument("--servers", type=whole, required=True, metavar="M", help="number of servers")
 
 
 def _mg1(part: argparse.ArgumentParser) -> None:
@@ -94,7 +94,7 @@ def _mg1(part: argparse.ArgumentParser) -> None:
 
 def _ggm(part: argparse.ArgumentParser) -> None:
     _mg1(part)
-    part.add_argument("--servers", type=whole, default=1, metavar="M", help="[1]")
+    part.add_argument("--servers", type=whole, default=1, metavar="M", help="number of servers [1]")
     part.add_argument(
         "--arrival-variation",
         type=at_least_zero,
@@ -105,16 +105,28 @@ def _ggm(part: argparse.ArgumentParser) -> None:
 
 
 def _closed(part: argparse.ArgumentParser) -> None:
-    part.add_argument("--clients", type=whole, required=True, metavar="N")
-    part.add_argument("--servers", type=whole, default=1, metavar="M", help="[1]")
+    part.add_argument("--clients", type=whole, required=True, metavar="N", help="number of clients")
+    part.add_argument("--servers", type=whole, default=1, metavar="M", help="number of servers [1]")
     _service(part)
-    part.add_argument("--think-time", type=time_s, default=0.0, metavar="TIME", help="[0]")
+    part.add_argument(
+        "--think-time",
+        type=time_s,
+        default=0.0,
+        metavar="TIME",
+        help="time between a reply and the client's next request [0]",
+    )
 
 
 def _network(part: argparse.ArgumentParser) -> None:
     part.add_argument("file", type=Path, metavar="FILE", help="a model, see docs/model-format.md")
-    part.add_argument("--method", default="auto", help="a solver by name [auto: the most exact one that can]")
-    part.add_argument("--clients", metavar="N", help="replaces the number in the file; FIRST..LAST sweeps")
+    part.add_argument(
+        "--method",
+        default="auto",
+        help="a solver by name [auto: the most exact one that can handle the model]",
+    )
+    part.add_argument(
+        "--clients", metavar="N", help="replaces the number in the file; FIRST..LAST solves for each number"
+    )
     part.add_argument(
         "--sweep",
         type=sweep_values,
@@ -146,9 +158,19 @@ def _simulate(part: argparse.ArgumentParser) -> None:
 
 def _bounds(part: argparse.ArgumentParser) -> None:
     part.add_argument("file", type=Path, nargs="?", metavar="FILE", help="a model of one closed class")
-    part.add_argument("--demands", type=demands_s, metavar="TIME,TIME,...", help="visits times service time")
-    part.add_argument("--clients", type=whole, metavar="N")
-    part.add_argument("--think-time", type=time_s, metavar="TIME", help="[0]")
+    part.add_argument(
+        "--demands",
+        type=demands_s,
+        metavar="TIME,TIME,...",
+        help="demand of each station: its visits times its service time",
+    )
+    part.add_argument("--clients", type=whole, metavar="N", help="number of clients")
+    part.add_argument(
+        "--think-time",
+        type=time_s,
+        metavar="TIME",
+        help="time between a reply and the client's next request [0]",
+    )
 
 
 def _usl(part: argparse.ArgumentParser) -> None:

@@ -61,31 +61,37 @@ def calibrate(
         content = study.with_cores(cores).experiments[study.calibration.experiment]
         write_bytes(path, toml_text(calibration_spec(content, study.calibration)).encode())
 
-        def throughput(blocks: int | None = None, path: Path = path) -> tuple[float, float, float] | None:
+        def throughput(
+            blocks: int | None = None, path: Path = path
+        ) -> tuple[float, float, float, int] | None:
             experiment = read_experiment(path, folder.parent, scale)
             if measure:
                 measure(experiment, blocks)
                 experiment = read_experiment(path, folder.parent, scale)
-            return _throughput(experiment) if experiment.blocks() >= (blocks or 1) else None
+            found = _throughput(experiment) if experiment.blocks() >= (blocks or 1) else None
+            return (*found, experiment.blocks()) if found else None
 
         found = throughput()
         if found is None:
             return Calibrated(study.with_cores(cores), missing=True)
-        mean, low, high = found
+        mean, low, high, blocks = found
         seen.append(f"{low:,.0f} to {high:,.0f}/s with {cores:g} cores")
         per_core.append(mean / cores)
-        if abs(mean / wanted - 1) <= (WITHIN_INTERVAL if low <= wanted <= high else WITHIN):
+        agrees = abs(mean / wanted - 1) <= (WITHIN_INTERVAL if low <= wanted <= high else WITHIN)
+        # An earlier search that ended with this share has left more trials.
+        if agrees or blocks >= _TRIALS:
             corrected = cores
-            if high - low > 2 * _PRECISION * mean:
+            if blocks >= _TRIALS or high - low > 2 * _PRECISION * mean:
                 found = throughput(_TRIALS)
                 if found is None:
                     return Calibrated(study.with_cores(cores), missing=True)
-                mean, low, high = found
+                mean, low, high, _ = found
                 corrected = round(cores * wanted / mean, 4)
             return Calibrated(
                 study.with_cores(corrected),
                 f"Calibration: {study.calibration.host} has {corrected:g} cores. With {where} and {cores:g} cores it "
-                f"answers {mean:,.0f} requests/s (95 % interval {low:,.0f} to {high:,.0f}); {wanted:,.0f} were wanted.",
+                f"answers {mean:,.0f} requests/s (95 % interval {low:,.0f} to {high:,.0f}); "
+                f"{wanted:,.0f} were required.",
             )
         cores = round(cores * wanted / mean, 4)
     runs = geometric_interval(per_core)
@@ -95,7 +101,7 @@ def calibrate(
         return Calibrated(
             study.with_cores(cores),
             f"Calibration: {study.calibration.host} has {cores:g} cores. With {where} it answers {wanted:,.0f} "
-            f"requests/s in the mean of {len(seen)} runs (95 % interval {low:,.0f} to {high:,.0f}). The runs differ "
+            f"requests/s on average over {len(seen)} runs (95 % interval {low:,.0f} to {high:,.0f}). The runs differ "
             f"more than their trials: {', '.join(seen)}.",
         )
     raise LabError(

@@ -25,7 +25,7 @@ def show_table_errors(found: Sequence[JudgedCell], split: str) -> None:
         table = _table(
             escape(f"{dataset}: {part}"),
             "model",
-            ("cells", "X: med., 90th", "R: med., 90th", "p95: med.", "X inside"),
+            ("cells", "X: med., 90th", "R: med., 90th", "p95", "in: X, R, p95"),
         )
         for score in scores:
             table.add_row(
@@ -34,12 +34,12 @@ def show_table_errors(found: Sequence[JudgedCell], split: str) -> None:
                 _pair(score.throughput),
                 _pair(score.response),
                 _percent(score.p95),
-                _percent(score.coverage),
+                _shares(score.coverage, score.response_coverage, score.p95_coverage),
             )
         console.print(table)
     console.print(
-        "X: throughput; R: mean response time; median and 90th percentile of absolute relative errors. "
-        "X inside: share of measured throughputs within the 90 % prediction interval."
+        "X: throughput; R: mean response time; p95: 95th percentile; median (p95: only this) and 90th percentile of "
+        "absolute relative errors; in: share of measured values within the 90 % prediction interval."
     )
     for skill in skills_of(found):
         console.print(
@@ -123,6 +123,13 @@ def _pair(values: tuple[float | None, float | None]) -> str:
 def _number(value: float) -> str:
     # Four digits at most, so that columns keep their width when a baseline is wrong by factors.
     return f"{100 * value:.1f}" if value < _PERCENT_EXACT else f"{min(100 * value, 9e99):.2g}"
+
+
+def _shares(*values: float | None) -> str:
+    """Whole percents; `-` where a model has no interval or the table no such column."""
+    if all(value is None for value in values):
+        return ""
+    return ", ".join("-" if value is None else f"{100 * value:.0f}" for value in values) + " %"
 
 
 def _percent(value: float | None) -> str:

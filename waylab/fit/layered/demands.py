@@ -101,8 +101,8 @@ def _service(settings: ModelSettings, factor: float, legs: float) -> list[Centre
     queue_s, rest_s = time_s / workers, time_s * (workers - 1) / workers
     fan = fan_of(settings)
     return [
-        Centre("service", settings.servers, legs, fan, queue_s, queue_s, inside=True),
-        Centre("service of several workers", ENDLESS, legs, fan, rest_s, rest_s, inside=True),
+        Centre("service", settings.servers, legs, fan, queue_s, queue_s, inside=True, by_key=True),
+        Centre("service of several workers", ENDLESS, legs, fan, rest_s, rest_s, inside=True, by_key=True),
     ]
 
 
@@ -150,6 +150,7 @@ def network_of(settings: ModelSettings, values: Mapping[str, float], foreign_sha
                 batched + values[f"{role}.alone_s"],
                 hosts.get(role, ""),
                 inside=role in ("backends", "database"),
+                by_key=role == "backends",
             )
         )
     if "service.factor" in values:

@@ -72,6 +72,7 @@ def link_centres(one: ModelSettings, values: Mapping[str, float], legs: float, f
                 time_s / visits,
                 time_s / visits,
                 inside=inner,
+                by_key=inner and last == "backends",
             )
         )
     return found + _way_to_servers(one, values)
@@ -99,6 +100,7 @@ def _way_to_servers(one: ModelSettings, values: Mapping[str, float]) -> list[Cen
                 held_at="proxy",
                 held=values["held"] / one.readers,
                 counted=0.0,
+                by_key=True,
             )
         )
     if "proxy" in hosts and "backends" in hosts and hosts["proxy"] != hosts["backends"]:

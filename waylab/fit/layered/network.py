@@ -46,6 +46,8 @@ class Centre:
     held_at: str = ""
     held: float = 0.0
     counted: float = 1.0
+    # Its queues are those of the servers, which the keys of requests choose: no two have the same share of the keys.
+    by_key: bool = False
 
 
 @dataclass(frozen=True)

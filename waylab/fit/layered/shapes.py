@@ -1,4 +1,9 @@
-"""Percentiles, and response times of single operations, as multiples of the mean response time."""
+"""Percentiles, and response times of single operations, from the mean response time of all requests.
+
+There are two models of percentiles. `ratio` is a smooth function of settings and utilisation: the percentile over the
+mean. `passage` is the distribution of the time through the parts of the network (`passages.py`), times a smooth
+function for what it leaves over. The caller chooses between them by their errors at held-out configurations.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,12 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from waylab.fit.layered.passages import PassageTimes, ResponseParts, fit_widths
 from waylab.fit.observations import ModelSettings, TrialObservation
 from waylab.fit.table.gaussian_process import GaussianProcess, fit_gaussian_process
 
 Array = NDArray[np.float64]
 SHARES = ("50", "95", "99")
-_NEEDED = 4
+RATIO, PASSAGE = "ratio", "passage"
+_NEEDED = 3
 
 
 @dataclass(frozen=True)
@@ -29,12 +36,18 @@ class _Ratio:
         return math.exp(min(max(found, self.low), self.high))
 
 
+_ByOperation = Mapping[str, Mapping[str, _Ratio]]
+
+
 @dataclass(frozen=True)
 class ResponseShapes:
-    """Ratios to the mean response time of all requests."""
+    """Ratios to the mean response time of all requests, and to the percentiles of a passage through the network."""
 
     responses: Mapping[str, _Ratio]
-    percentiles: Mapping[str, Mapping[str, _Ratio]]
+    percentiles: _ByOperation
+    # Relative to the percentiles of a passage, with its two fitted variances; `None`: no percentiles were measured.
+    left_over: _ByOperation
+    widths: tuple[float, float] | None
 
     def responses_s(self, settings: ModelSettings, load: float, mean_s: float) -> dict[str, float]:
         """Mean response time by operation."""
@@ -42,52 +55,106 @@ class ResponseShapes:
         return {name: mean_s * ratio.at(at) for name, ratio in self.responses.items()}
 
     def percentiles_s(
-        self, settings: ModelSettings, load: float, mean_s: float
-    ) -> dict[str, dict[str, float]]:
-        """Percentiles by operation; a higher one is never smaller."""
+        self, settings: ModelSettings, load: float, parts: ResponseParts
+    ) -> dict[str, dict[str, dict[str, float]]]:
+        """Percentiles by model and operation; a higher one is never smaller."""
         at = _features([settings], [load])
-        found: dict[str, dict[str, float]] = {}
-        for name, ratios in self.percentiles.items():
-            values = [mean_s * ratios[share].at(at) for share in SHARES if share in ratios]
-            known = [share for share in SHARES if share in ratios]
-            found[name] = dict(zip(known, np.maximum.accumulate(values).tolist(), strict=True))
+        means = dict.fromkeys(SHARES, parts.mean_s)
+        found = {RATIO: _scaled(self.percentiles, at, means)} if self.percentiles else {}
+        if self.widths is not None:
+            passages = PassageTimes([parts])
+            values = {
+                share: float(passages.percentile_s(int(share) / 100, *self.widths)[0]) for share in SHARES
+            }
+            found = {PASSAGE: _scaled(self.left_over, at, values), **found}
         return found
 
 
-def fit_shapes(observations: Sequence[TrialObservation], loads: Sequence[float]) -> ResponseShapes:
-    """Fit the ratios; `loads` are the utilisations of the busiest centre, by the model."""
-    settings = [one.settings for one in observations]
-
-    def ratio(values: Sequence[float | None]) -> _Ratio | None:
-        known = [
-            (place, math.log(value / one.response_s))
-            for place, (one, value) in enumerate(zip(observations, values, strict=True))
-            if value
-        ]
-        if not known:
-            return None
-        logs = np.array([value for _, value in known])
-        process = None
-        if len({settings[place] for place, _ in known}) >= _NEEDED:
-            rows = _features([settings[place] for place, _ in known], [loads[place] for place, _ in known])
-            process = fit_gaussian_process(rows, logs)
-        return _Ratio(float(logs.mean()), float(logs.min()), float(logs.max()), process)
-
-    operations = dict.fromkeys(name for one in observations for name in one.responses_s)
-    responses, percentiles = {}, {}
-    for name in operations:
-        found = ratio([one.responses_s.get(name) for one in observations])
-        if found is not None and name != "all":
-            responses[name] = found
-        parts = {
-            share: part
-            for share in SHARES
-            if (part := ratio([one.percentiles_s.get(name, {}).get(share) for one in observations]))
-            is not None
+def blended(
+    models_s: Mapping[str, Mapping[str, Mapping[str, float]]], weights: Mapping[str, float]
+) -> dict[str, dict[str, float]]:
+    """The weighted geometric mean of the models of percentiles; without weights for any of them, the first."""
+    used = {name: weights[name] for name in models_s if weights.get(name, 0.0) > 0}
+    if not used:
+        used = dict.fromkeys(list(models_s)[:1], 1.0)
+    total = sum(used.values())
+    first = models_s[next(iter(used))] if used else {}
+    return {
+        operation: {
+            share: math.exp(
+                sum(weight * math.log(models_s[name][operation][share]) for name, weight in used.items())
+                / total
+            )
+            for share in values
         }
-        if parts:
-            percentiles[name] = parts
-    return ResponseShapes(responses, percentiles)
+        for operation, values in first.items()
+    }
+
+
+def _scaled(
+    ratios: _ByOperation, features: Array, values_s: Mapping[str, float]
+) -> dict[str, dict[str, float]]:
+    found = {}
+    for name, parts in ratios.items():
+        known = [share for share in SHARES if share in parts]
+        times_s = [values_s[share] * parts[share].at(features) for share in known]
+        found[name] = dict(zip(known, np.maximum.accumulate(times_s).tolist(), strict=True))
+    return found
+
+
+def fit_shapes(
+    observations: Sequence[TrialObservation], loads: Sequence[float], parts: Sequence[ResponseParts]
+) -> ResponseShapes:
+    """Fit both models; `loads` are the utilisations of the busiest centre and `parts` those of the response time."""
+    settings = [one.settings for one in observations]
+    rows = _features(settings, loads)
+    means_s = np.array([one.response_s for one in observations])
+    operations = dict.fromkeys(name for one in observations for name in one.responses_s)
+    responses = {
+        name: found
+        for name in operations
+        if name != "all"
+        and (found := _ratio(rows, [one.responses_s.get(name) for one in observations], means_s)) is not None
+    }
+
+    def by_operation(bases_s: Mapping[str, Array]) -> dict[str, dict[str, _Ratio]]:
+        found = {}
+        for name in operations:
+            ratios = {
+                share: ratio
+                for share in SHARES
+                if (ratio := _ratio(rows, _measured(observations, name, share), bases_s[share])) is not None
+            }
+            if ratios:
+                found[name] = ratios
+        return found
+
+    percentiles = by_operation(dict.fromkeys(SHARES, means_s))
+    known = [place for place, value in enumerate(_measured(observations, "all", "95")) if value]
+    if not known:
+        return ResponseShapes(responses, percentiles, {}, None)
+    # Of the measured mean, so that errors of the mean are not taken for errors of the shape.
+    factors = means_s / np.array([one.mean_s for one in parts])
+    passages = PassageTimes([one.scaled(factor) for one, factor in zip(parts, factors.tolist(), strict=True)])
+    seen_s = np.array([value or math.nan for value in _measured(observations, "all", "95")])
+    widths = fit_widths(passages, seen_s)
+    bases_s = {share: passages.percentile_s(int(share) / 100, *widths) for share in SHARES}
+    return ResponseShapes(responses, percentiles, by_operation(bases_s), widths)
+
+
+def _measured(observations: Sequence[TrialObservation], operation: str, share: str) -> list[float | None]:
+    return [one.percentiles_s.get(operation, {}).get(share) for one in observations]
+
+
+def _ratio(features: Array, values: Sequence[float | None], bases: Array) -> _Ratio | None:
+    known = [place for place, value in enumerate(values) if value]
+    if not known:
+        return None
+    logs = np.log(np.array([values[place] for place in known], dtype=float) / bases[known])
+    process = None
+    if len({tuple(row) for row in features[known].tolist()}) >= _NEEDED:
+        process = fit_gaussian_process(features[known], logs)
+    return _Ratio(float(logs.mean()), float(logs.min()), float(logs.max()), process)
 
 
 def _features(settings: Sequence[ModelSettings], loads: Sequence[float]) -> Array:

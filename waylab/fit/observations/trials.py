@@ -48,6 +48,9 @@ class TrialObservation:
     link_s: Mapping[str, float] = field(default_factory=dict)
     # Share of the machine's CPU time that other programs or the hypervisor took.
     foreign_share: float = 0.0
+    # Length of the measured window, and of the time before it from the first request; 0: not known.
+    measured_s: float = 0.0
+    warm_up_s: float = 0.0
     trials: int = 1
     # Standard deviation of ln X between trials of the configuration.
     spread: float | None = None
@@ -118,6 +121,8 @@ def _observation(
         link_utilisation=numbers.links.utilisation,
         link_s=_link_s(planned, settings, numbers),
         foreign_share=min(max(foreign, 0.0), 0.9) if scale == 1.0 else 0.0,
+        measured_s=numbers.measured_s,
+        warm_up_s=planned.load.warm_up_s,
     )
     return replace(observation, refused=_refusal(observation, trial))
 
@@ -149,8 +154,8 @@ def _refusal(one: TrialObservation, trial: AnalysedTrial) -> str:
     if not trial.used:
         drops = [gate.text for gate in trial.gates if gate.name == _DROPS and gate.passed is False]
         return "; ".join(drops or trial.reasons) or "a gate failed"
-    if not one.throughput_per_s > 0 or not one.response_s > 0:
-        return "nothing was answered"
+    if text := _lacks(one, trial):
+        return text
     for gate in trial.gates:
         if gate.name == _DROPS and gate.value:
             return gate.text
@@ -158,6 +163,18 @@ def _refusal(one: TrialObservation, trial: AnalysedTrial) -> str:
         cycle = one.throughput_per_s * (one.response_s + one.settings.think_s) / one.settings.in_flight
         if abs(cycle - 1) > _LAW_MAX:
             return f"it breaks the interactive law: X (R + Z) is {cycle:.2f} times the requests in flight"
+    return ""
+
+
+def _lacks(one: TrialObservation, trial: AnalysedTrial) -> str:
+    """Say what models need and a trial does not have."""
+    source = trial.numbers.source if trial.numbers else None
+    if source is not None and source.view != "client":
+        return f"its times are those of the {source.view}, and models need those of the clients"
+    if not one.throughput_per_s > 0 or not one.response_s > 0:
+        return "nothing was answered"
+    if not one.settings.clients and not one.settings.rate_per_s:
+        return "its number of clients is unknown; import it again with --set clients=N"
     return ""
 
 

@@ -1,1 +1,1 @@
-"""Models fitted to tables of trials, and their predictions of configurations nobody measured."""
+"""Models fitted to tables of trials, and their predictions of configurations that were not measured."""

@@ -8,8 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from msgspec import Struct, ValidationError, convert
+
 from waylab.bounded import UnreadableError, read_csv
 from waylab.errors import LabError
+from waylab.runfolder.run import Run
 
 # A row whose throughput times response time differs from its clients by more than this breaks the interactive law.
 LAW_DEVIATION_MAX = 0.1
@@ -26,6 +29,14 @@ _NUMBERS_MAX = 1e15
 CLIENTS_MAX = 20_000
 # Spreadsheets write a byte order mark before the first heading.
 _BYTE_ORDER_MARK = "\ufeff"
+
+
+class TableRow(Struct, frozen=True, kw_only=True):
+    """A row of a table in the plan of an imported run."""
+
+    file: str
+    line: int
+    cells: dict[str, str]
 
 
 @dataclass(frozen=True, order=True)
@@ -111,6 +122,16 @@ def read_observations(path: Path) -> list[Observation]:
     Raises:
         LabError: when there is no such file, it is no CSV table, lacks a column, or has a value that is no number.
     """
+    rows = read_rows(path)
+    return _without_contradictions([_observation(path, line, row) for line, row in enumerate(rows, start=2)])
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """Read the rows of such a table as they are, the first of which is on line 2.
+
+    Raises:
+        LabError: when there is no such file, it is no CSV table, or lacks a column.
+    """
     try:
         rows = read_csv(path)
     except FileNotFoundError:
@@ -126,7 +147,28 @@ def read_observations(path: Path) -> list[Observation]:
     if missing:
         hint = "; separate the columns by commas" if len(rows[0]) == 1 else ""
         raise LabError(f"{path}: has no column {' and no column '.join(missing)}{hint}")
-    return _without_contradictions([_observation(path, line, row) for line, row in enumerate(rows, start=2)])
+    return rows
+
+
+def observations_of_runs(runs: Sequence[Run]) -> list[Observation]:
+    """Return the rows of the tables that runs were imported from; empty for runs that were measured.
+
+    Raises:
+        LabError: when a row has a value that is no number.
+    """
+    found = []
+    for run in runs:
+        for planned in run.plan:
+            row = planned.system.get("row")
+            if isinstance(row, dict):
+                try:
+                    kept = convert(row, TableRow)
+                except ValidationError as error:
+                    raise LabError(
+                        f"{planned.id}: its row of a table is damaged: {error}; import it again"
+                    ) from None
+                found.append(_observation(Path(kept.file), kept.line, kept.cells))
+    return _without_contradictions(found)
 
 
 def _observation(path: Path, line: int, row: dict[str, str]) -> Observation:

@@ -137,7 +137,7 @@ def _check(phases: Sequence[Phase], base: ModelSettings) -> None:
     frozen = max(one.frozen for one in phases)
     if frozen > base.servers:
         raise LabError(
-            f"--profile: servers in the outage: {frozen}, servers of the configuration: {base.servers}"
+            f"--profile: an outage of {frozen} servers, but the configuration has {base.servers}; freeze fewer"
         )
 
 

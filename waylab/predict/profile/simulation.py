@@ -110,8 +110,11 @@ class _Station:
         random: np.random.Generator,
         outages: Sequence[Outage],
         timeout_s: float,
+        own: float = 1.0,
     ) -> None:
         self.centre = centre
+        # The share of its time that work needs which finds no other before it: a host's quota stops what waits only.
+        self.own = own
         self.endless = centre.queues > _QUEUES_MAX
         self.queues = [
             _Queue([one for one in outages if place < one.servers], timeout_s)
@@ -139,10 +142,12 @@ class _Station:
                 # Work that is done together with waiting work is cheaper.
                 share = (1 + len(leaving)) ** -self.centre.power
                 work_s = next(self.draws) * (batched_s + extra_s * share) * stretch
+                self.work_s += work_s
+                if queue.free_s <= now_s:
+                    work_s *= self.own
                 left_s, failed = queue.serve(now_s, work_s)
                 if not failed:
                     left_s -= (1 - self.centre.counted) * work_s
-                self.work_s += work_s
             done_s, lost = max(done_s, left_s), lost or failed
         return done_s, lost
 
@@ -151,7 +156,9 @@ class _Crowd:
     """How much longer work takes because the threads of a host share its cores; of a group, each host has its share."""
 
     def __init__(self, stations: Sequence[_Station], cores: float, copies: int, in_flight: int) -> None:
-        self.stations, self.cores, self.copies, self.stretch = stations, cores, copies, 1.0
+        self.stations, self.cores, self.copies = stations, cores, copies
+        # A thread that runs alone is slower on less than one core.
+        self.stretch = max(1.0, 1 / cores)
         legs = max(1.0, *(one.centre.visits for one in stations))
         threads = math.ceil(sum(one.centre.queues for one in stations) / copies)
         self.threads = min(threads, math.ceil(in_flight * legs))
@@ -178,14 +185,22 @@ def simulate_passages(
 ) -> Passages:
     """Follow requests that are due at these times; at most `network.clients` are in flight, as in the generator."""
     count = due_s.size
+    cores_of, quotas = dict(network.cores), dict(network.quotas)
     stations = [
-        _Station(one, count, random, outages if one.name == "backends" else (), timeout_s)
+        _Station(
+            one,
+            count,
+            random,
+            outages if one.name == "backends" else (),
+            timeout_s,
+            min(1.0, cores_of[one.host]) if one.host in quotas else 1.0,
+        )
         for one in sorted(network.centres, key=lambda one: one.inside)
     ]
     crowds: dict[str, _Crowd] = {}
     for host, cores in network.cores:
         mine = [one for one in stations if one.centre.host == host]
-        copies = dict(network.quotas).get(host, 1)
+        copies = quotas.get(host, 1)
         if mine and sum(one.centre.queues for one in mine) > cores * copies:
             crowds[host] = _Crowd(mine, cores, copies, network.clients)
     outside = [(one, crowds.get(one.centre.host)) for one in stations if not one.centre.inside]

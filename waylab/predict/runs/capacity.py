@@ -151,10 +151,12 @@ def _option(
     fitted: FittedChosen, layered: FittedLayered, settings: ModelSettings, cost: float, goal: CapacityGoal
 ) -> CapacityOption:
     found = layered.draws(settings, _DRAWS)
-    ratio, point = layered.shape_ratio(settings, goal.share), layered.solve([settings])
+    weights = fitted.percentile_weights(interpolates=not fitted.domain.beyond(settings))
+    ratio, point = layered.shape_ratio(settings, goal.share, weights), layered.solve([settings])
     response_s = ratio * float(point.response_s[0])
-    # Beyond what the parameters leave open: variation between trials, and what intervals had to be widened by.
-    spread = layered.run_noise * fitted.widening
+    # Beyond what the parameters leave open: variation between trials and blocks, and what intervals were widened by.
+    of_blocks = fitted.variation.block * math.sqrt(1 + 1 / fitted.variation.blocks)
+    spread = math.hypot(layered.run_noise * fitted.widening, of_blocks)
     with np.errstate(divide="ignore"):
         margin = np.log(goal.limit_s / (ratio * found.response_s)) / spread
     holds = np.where(found.steady, norm.cdf(margin), 0.0)
@@ -169,7 +171,7 @@ def _next_run(
 ) -> NextRun | None:
     """By the linearised model: how much one trial of each configuration would say about the proposed one."""
     target = layered.slopes(proposed)[1]
-    covariance, noise = layered.covariance, layered.run_noise
+    covariance, noise = layered.covariance, math.hypot(layered.run_noise, fitted.variation.block)
     before = float(target @ covariance @ target)
     levels = fitted.domain.levels["clients"]
     runs = [

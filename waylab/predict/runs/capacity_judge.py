@@ -73,7 +73,7 @@ def _scenario(
         good, cheaper = search_capacity(fitted, load, goal, costs, [*measured])
     except UnreachableGoalError as error:
         return CapacityScenario(load, goal, None, None, None, None, possible, str(error))
-    # Among equal costs the most probable: it would be the choice of whoever wants to save.
+    # Among equal costs, the most probable one: a user who wants to save would choose it.
     near = max(cheaper, key=lambda one: (one.cost, one.probability), default=None)
     return CapacityScenario(
         load,

@@ -17,9 +17,12 @@ from waylab.fit.interface import (
 )
 from waylab.fit.layered import FittedLayered, LayeredModel
 from waylab.fit.layered.model import NAME as LAYERED
+from waylab.fit.layered.shapes import blended
 from waylab.fit.observations import ModelSettings, TrialObservation, pooled
+from waylab.fit.observations.blocks import BlockVariation, block_variation
 from waylab.fit.tabled import CHAIN, tabled_models
 from waylab.predict.runs.inner import Fits, InnerPair, fit_all, inner_pairs
+from waylab.predict.runs.weights import p95_of, percentile_weights, weights_by_errors
 
 CHOSEN = "chosen"
 LEVEL = 0.9
@@ -32,8 +35,6 @@ _BEYOND = 1.5
 _PAIRS_MIN = 3
 # Utilisation below which all trials are idle, and share of the largest throughput that is as much.
 _IDLE, _SATURATED = 0.35, 0.93
-_STEEPNESS = 2.0
-_NEGLIGIBLE = 0.05
 # Half the width of the interval of ln X in an open loop: the arrivals of a trial vary a little.
 _OPEN_HALF = 0.01
 
@@ -52,6 +53,7 @@ class FittedChosen:
     pairs: Sequence[InnerPair] = field(repr=False)
     domain: Domain = field(repr=False)
     observations: Sequence[TrialObservation] = field(repr=False)
+    variation: BlockVariation
     among: tuple[ModelSettings, ...] = field(default=(), repr=False)
     name: str = CHOSEN
 
@@ -92,37 +94,40 @@ class FittedChosen:
         """
         names = [LAYERED, CHAIN, *([_GAUSSIAN_PROCESS] if interpolates else [])]
         usable = [name for name in names if name in self.fits.fitted]
-        shares = {}
         pairs = self._alike(extrapolates=not interpolates)
-        for name in usable:
-            errors = [abs(one.errors(name)["throughput"]) for one in pairs if name in one.predicted]
-            # A model that refused some of the configurations was judged on easier ones.
-            if errors and len(errors) >= 0.5 * len(pairs):
-                shares[name] = max(sum(errors) / len(errors), 1e-3) ** -_STEEPNESS
-        if not shares:
-            return {usable[0]: 1.0} if usable else {next(iter(self.fits.fitted)): 1.0}
-        total = sum(shares.values())
-        kept = {name: share / total for name, share in shares.items() if share > _NEGLIGIBLE * total}
-        return {name: share / sum(kept.values()) for name, share in kept.items()}
+        errors = {
+            name: [one.errors(name)["throughput"] for one in pairs if name in one.predicted]
+            for name in usable
+        }
+        found = weights_by_errors(errors, len(pairs))
+        return found or ({usable[0]: 1.0} if usable else {next(iter(self.fits.fitted)): 1.0})
+
+    def percentile_weights(self, *, interpolates: bool) -> dict[str, float]:
+        """Weights of the models of percentiles, by their errors at inner configurations of the same kind."""
+        return percentile_weights(self._alike(extrapolates=not interpolates))
 
     def _alike(self, *, extrapolates: bool) -> list[InnerPair]:
         """The inner configurations that say how well models extrapolate; all of them, if those are few."""
         beyond = [one for one in self.pairs if one.extrapolates]
         return beyond if extrapolates and len(beyond) >= _PAIRS_MIN else list(self.pairs)
 
-    def predict(self, settings: ModelSettings, trials: int = 1) -> ModelPrediction:
+    def predict(
+        self, settings: ModelSettings, trials: int = 1, *, same_blocks: bool = False
+    ) -> ModelPrediction:
         """The blend of all that can predict the settings. The interval is that of the mean of so many trials.
+
+        Each trial is in another block, and these blocks are not those of the calibration unless `same_blocks` is true.
 
         Raises:
             RefusedFitError: when none of them can.
         """
-        found, reasons = self.predict_all(settings, trials)
+        found, reasons = self.predict_all(settings, trials, same_blocks=same_blocks)
         if CHOSEN not in found:
             raise RefusedFitError(reasons[CHOSEN])
         return found[CHOSEN]
 
     def predict_all(
-        self, settings: ModelSettings, trials: int = 1
+        self, settings: ModelSettings, trials: int = 1, *, same_blocks: bool = False
     ) -> tuple[dict[str, ModelPrediction], dict[str, str]]:
         """Every model with its interval, the blend first; and the reasons of those that refuse."""
         reason = unidentifiable(self.domain, settings)
@@ -134,7 +139,10 @@ class FittedChosen:
             reasons[CHOSEN] = reasons.get(LAYERED) or "; ".join(sorted(set(reasons.values())))
         else:
             found = {CHOSEN: chosen, **found}
-        return {name: self._with_intervals(name, one, trials) for name, one in found.items()}, reasons
+        return {
+            name: self._with_intervals(name, one, trials, same_blocks=same_blocks)
+            for name, one in found.items()
+        }, reasons
 
     def _blend(
         self, found: Mapping[str, ModelPrediction], extrapolates: tuple[str, ...]
@@ -152,6 +160,9 @@ class FittedChosen:
         head = found.get(LAYERED) or found[max(used, key=lambda name: used[name])]
         response_s = mean({name: one.response_s.value for name, one in found.items()})
         ratio = response_s / head.response_s.value
+        percentiles_s = blended(
+            head.percentile_models_s, self.percentile_weights(interpolates=not extrapolates)
+        )
         return replace(
             head,
             model=CHOSEN,
@@ -162,18 +173,25 @@ class FittedChosen:
             responses_s={name: ratio * value for name, value in head.responses_s.items()},
             percentiles_s={
                 operation: {share: ratio * value for share, value in values.items()}
-                for operation, values in head.percentiles_s.items()
+                for operation, values in percentiles_s.items()
             },
             extrapolates=extrapolates,
         )
 
-    def _with_intervals(self, name: str, one: ModelPrediction, trials: int) -> ModelPrediction:
+    def _with_intervals(
+        self, name: str, one: ModelPrediction, trials: int, *, same_blocks: bool
+    ) -> ModelPrediction:
         halves = self.half_widths(name, one, trials)
+        if not same_blocks:
+            halves = {
+                quantity: math.hypot(half, self._block_half(one, quantity, trials))
+                for quantity, half in halves.items()
+            }
 
         def around(value: float, half: float) -> Estimate:
             return Estimate(value, value * math.exp(-half), value * math.exp(half))
 
-        p95_s = _p95(one.percentiles_s)
+        p95_s = p95_of(one.percentiles_s)
         return replace(
             one,
             throughput_per_s=around(one.throughput_per_s.value, halves["throughput"]),
@@ -188,8 +206,8 @@ class FittedChosen:
         for pair in pairs:
             predicted = self._inner(name, pair)
             ours, theirs = (
-                _p95(predicted.percentiles_s) if predicted else None,
-                _p95(pair.measured.percentiles_s),
+                p95_of(predicted.percentiles_s) if predicted else None,
+                p95_of(pair.measured.percentiles_s),
             )
             if ours and theirs:
                 scores.append(abs(math.log(ours / theirs)))
@@ -213,10 +231,36 @@ class FittedChosen:
 
     @property
     def trial_spread(self) -> float:
-        """Standard deviation of ln X between trials of a configuration; 0 if no configuration has two."""
-        known = [(one.trials - 1, one.spread) for one in self.observations if one.spread is not None]
+        """Standard deviation of ln X (open loop: ln R) between trials of one block; 0 if no configuration has two."""
+        return self.variation.trial
+
+    @property
+    def _rate_spread(self) -> float:
+        """Standard deviation of ln X between trials of an open loop; 0 if none was measured twice."""
+        known = [
+            (one.trials - 1, one.spread)
+            for one in self.observations
+            if one.spread is not None and one.settings.rate_per_s
+        ]
         freedom = sum(count for count, _ in known)
         return math.sqrt(sum(count * spread**2 for count, spread in known) / freedom) if freedom else 0.0
+
+    def _block_half(self, one: ModelPrediction, quantity: str, trials: int) -> float:
+        """Half the width that the effects of the blocks add: of the calibrated ones, and of those to be predicted.
+
+        Errors inside the calibration set do not contain these effects, because all configurations share the blocks.
+        """
+        variation, response_s = self.variation, one.response_s.value
+        if quantity == "throughput":
+            if one.settings.rate_per_s:
+                return 0.0
+            reach, place = 1.0, 0
+        else:
+            reach, place = 1.0 if one.settings.rate_per_s else 1.0 + one.settings.think_s / response_s, 1
+        of_fit = reach * variation.block / math.sqrt(variation.blocks)
+        if one.block_uncertainty is not None:
+            of_fit = one.block_uncertainty[place]
+        return variation.half * math.hypot(of_fit, reach * variation.block / math.sqrt(trials))
 
     def half_widths(self, name: str, one: ModelPrediction, trials: int) -> dict[str, float]:
         """Half the widths of the 90 % intervals of ln X and ln R: conformal, from errors inside the calibration set."""
@@ -241,8 +285,7 @@ class FittedChosen:
                     )
             if quantity == "throughput" and one.settings.rate_per_s:
                 # Requests arrive whatever the system does.
-                measured = self.domain.levels["rate_per_s"][0] > 0
-                found[quantity] = max(_OPEN_HALF, _QUANTILE_BEFORE * between if measured else 0.0)
+                found[quantity] = max(_OPEN_HALF, _QUANTILE_BEFORE * self._rate_spread)
                 continue
             # No interval can be narrower than the measurement that it is to contain varies by itself.
             least = _QUANTILE_BEFORE * between / math.sqrt(trials)
@@ -297,10 +340,6 @@ def _of_mean(spread: float, between: float, trials: int) -> float:
     return math.sqrt(max(spread**2 - between**2 * (1 - 1 / trials), between**2 / trials, (0.3 * spread) ** 2))
 
 
-def _p95(percentiles_s: Mapping[str, Mapping[str, float]]) -> float | None:
-    return percentiles_s.get("all", {}).get("95")
-
-
 def _value(one: ModelPrediction, quantity: str) -> float:
     return one.throughput_per_s.value if quantity == "throughput" else one.response_s.value
 
@@ -342,4 +381,11 @@ def fit_runs(
         raise RefusedFitError(next(iter(fits.reasons.values())))
     start = fits.fitted.get(LAYERED)
     pairs = inner_pairs(models, observations, start if isinstance(start, FittedLayered) else None, report)
-    return FittedChosen(fits, pairs, domain_of_runs(observations), pooled(observations), tuple(among))
+    return FittedChosen(
+        fits,
+        pairs,
+        domain_of_runs(observations),
+        pooled(observations),
+        block_variation(observations),
+        tuple(among),
+    )

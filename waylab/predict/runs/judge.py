@@ -8,6 +8,7 @@ import numpy as np
 
 from waylab.fit.interface import ModelPrediction, RefusedFitError
 from waylab.fit.observations import TrialObservation, pooled, usable
+from waylab.fit.observations.blocks import keys_of
 from waylab.predict.runs.chosen import CHOSEN, FittedChosen, fit_runs
 from waylab.predict.runs.splits import SPECIFICATION, RunHoldOut, run_hold_outs
 
@@ -107,8 +108,15 @@ def judge_runs(
 
 def _predicted(fitted: FittedChosen, hold_out: RunHoldOut, split: str) -> list[JudgedConfiguration]:
     judged = []
+    calibrated = set(keys_of(hold_out.known))
+    # Trials of calibrated blocks share the effects of these blocks with the calibration.
+    later = {
+        one.settings
+        for one, key in zip(hold_out.held, keys_of(hold_out.held), strict=True)
+        if key not in calibrated
+    }
     for one in pooled(hold_out.held):
-        found, reasons = fitted.predict_all(one.settings, one.trials)
+        found, reasons = fitted.predict_all(one.settings, one.trials, same_blocks=one.settings not in later)
         judged += [_judged(one, name, prediction, hold_out, split) for name, prediction in found.items()]
         judged += [
             _judged(one, name, None, hold_out, split, reason)

@@ -60,7 +60,7 @@ def weights_of(errors: Mapping[str, Sequence[float]], prior: Sequence[str]) -> d
 
 
 def blend(parts: Mapping[str, CellPrediction], weights: Mapping[str, float]) -> CellPrediction | None:
-    """The geometric mean of predictions; a value that one of them lacks is of the others."""
+    """The geometric mean of predictions. A value that some of them lack is the mean of the others."""
     used = {name: weight for name, weight in weights.items() if name in parts}
     if not used:
         return None

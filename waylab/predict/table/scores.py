@@ -12,7 +12,7 @@ ALL = "all"
 
 @dataclass(frozen=True)
 class Score:
-    """Median and 90th percentile of absolute relative errors, and the share of cells within the interval of X."""
+    """Median and 90th percentile of absolute relative errors, and the share of cells within each interval."""
 
     dataset: str
     part: str
@@ -22,6 +22,8 @@ class Score:
     response: tuple[float | None, float | None]
     p95: float | None
     coverage: float | None
+    response_coverage: float | None
+    p95_coverage: float | None
 
 
 def scores_of(found: Sequence[JudgedCell]) -> list[Score]:
@@ -48,7 +50,9 @@ def _score(dataset: str, part: str, model: str, group: Sequence[JudgedCell]) -> 
         (_quantile(throughput, 0.5), _quantile(throughput, 0.9)),
         (_quantile(response, 0.5), _quantile(response, 0.9)),
         _quantile(p95, 0.5),
-        _coverage(group),
+        _coverage(group, "throughput"),
+        _coverage(group, "response_mean"),
+        _coverage(group, "response_p95"),
     )
 
 
@@ -65,11 +69,11 @@ def _quantile(errors: Sequence[float], share: float) -> float | None:
     return float(np.quantile(errors, share)) if errors else None
 
 
-def _coverage(group: Sequence[JudgedCell]) -> float | None:
+def _coverage(group: Sequence[JudgedCell], name: str) -> float | None:
     inside = [
         one.interval[0] <= one.measured <= one.interval[1]
         for cell in group
-        if (one := cell.quantities.get("throughput")) is not None
+        if (one := cell.quantities.get(name)) is not None
         and one.interval is not None
         and one.measured is not None
     ]

@@ -21,7 +21,6 @@ from waylab.report.tables.difference import comparison_name
 from waylab.runfolder.trial_numbers import STAGES, TOTAL
 
 _STAGES = list(STAGES)
-_ROLES = ["load", "proxy", "backends", "messages", "database"]
 
 
 def stage_times(content: Content) -> list[Figure]:
@@ -109,16 +108,18 @@ def both_views(content: Content) -> Figure | None:
 
 def cpu_time(content: Content) -> Figure | None:
     """CPU time per request, by program."""
+    plans = sorted((trial.description.programs for trial in content.run.plan), key=len, reverse=True)
+    roles = list(dict.fromkeys(["load", *(role for programs in plans for role in programs)]))
     rows: list[Row] = [
         {
             "x": c.x,
             "series": c.series,
             "part": role,
-            "rank": _ROLES.index(role),
+            "rank": roles.index(role),
             "mean_ns": c.cpu_per_request_ns[role].mean,
         }
         for c in content.configurations
-        for role in _ROLES
+        for role in roles
         if role in c.cpu_per_request_ns
     ]
     if not rows:

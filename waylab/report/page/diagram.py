@@ -23,7 +23,9 @@ Box = tuple[str, list[str]]
 
 
 def diagram(content: Content) -> str:
-    """Draw every arrangement of the run, as far as there is room for them."""
+    """Draw every arrangement of the run, as far as there is room for them; nothing for an unknown set-up."""
+    if content.spec.gates.imported:
+        return ""
     arrangements: dict[str, list[PlannedTrial]] = {}
     for trial in content.run.plan:
         arrangements.setdefault(_key(trial), []).append(trial)

@@ -95,7 +95,7 @@ def verdict_box(content: Content) -> str:
         f'<li class="{_CLASSES.get(one.verdict, "")}"><b>{one.mark}</b> {_text(one.said)}</li>'
         for one in [*decisions, *rules.comparisons(content)]
     ]
-    if not decisions:
+    if not decisions and spec.refutation:
         lines.insert(0, f"<li>It would be refuted by: {escape(spec.refutation)}</li>")
     items = "".join(lines)
     tested = "<p>It makes these claims, and is refuted if any of them is refuted:</p>" if decisions else ""

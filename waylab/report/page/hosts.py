@@ -5,6 +5,7 @@ from html import escape
 from waylab.report.page.content import Content
 from waylab.report.page.numbers import NONE, shown, signed_percent_text
 from waylab.report.tables.table import table
+from waylab.runfolder.analysis import TestbedSummary
 from waylab.runfolder.trial import Link
 
 _WIDTHS = {"up_mbit": "up", "down_mbit": "down", "delay_ms": "delay"}
@@ -45,6 +46,11 @@ def hosts_table(content: Content) -> str:
 
 def threats(content: Content) -> list[str]:
     """Return the threats to validity that follow from where the run took place."""
+    if content.spec.gates.imported:
+        return [
+            "The results were imported: which machines they were measured on, and what else ran there, is unknown. "
+            "The trials are in the order of the files, so a drift between configurations is part of their difference."
+        ]
     testbed = content.analysis.testbed
     cores = shown(content.environment.cores_usable)
     programs = "load, services and database" if content.of_messages else "load, proxy and backends"
@@ -54,6 +60,8 @@ def threats(content: Content) -> list[str]:
             f"{programs} compete for the CPU, and there is no real network. "
             "Only ratios carry over to other machines."
         ]
+    if testbed.kind == "ssh":
+        return [_of_other_machines(testbed)]
     found = [
         f"The hosts are emulated on one machine with {cores} cores: their links are as described and were measured, "
         "but the work of the network itself is done by the cores that run the programs, "
@@ -78,6 +86,18 @@ def threats(content: Content) -> list[str]:
             "the kernel throttles it for some milliseconds whenever it has used its share."
         )
     return found
+
+
+def _of_other_machines(testbed: TestbedSummary) -> str:
+    """Return how well the clocks of the machines are known, and what was not measured."""
+    names = ", ".join(f"{name} ({host.cores} cores)" for name, host in testbed.hosts.items())
+    # Two hosts are compared at most, each with the error of its own clock.
+    errors_ns = sorted((clock.error_ns for clock in testbed.clocks.values()), reverse=True)[:2]
+    return (
+        f"The hosts are other machines: {names}. Their links and other load of their network were not measured. "
+        f"Times of two of them are compared with an error of up to {shown(sum(errors_ns) / 1000)} µs, "
+        "which concerns the parts of a difference between client and proxy, and no time within one program."
+    )
 
 
 def _checked(link: Link, key: str) -> str:

@@ -31,7 +31,8 @@ class Reliance:
 
 def reliance(content: Content) -> list[Reliance]:
     """Return the lines for and against the data."""
-    return [*_gates(content), *_loosened(content), *_arms(content), *_laws(content), *_size(content)]
+    about_gates = [*_gates(content), *_unjudged(content), *_loosened(content)]
+    return [*about_gates, *_arms(content), *_laws(content), *_size(content)]
 
 
 def _gates(content: Content) -> list[Reliance]:
@@ -41,6 +42,18 @@ def _gates(content: Content) -> list[Reliance]:
     words += ". A gate is a check that a trial must pass to be used."
     failed = [Reliance("bad", text) for text in failures(content)]
     return [Reliance("good" if used == total else "bad", words), *failed]
+
+
+def _unjudged(content: Content) -> list[Reliance]:
+    """List the gates that imported results do not allow to judge, each with the reason."""
+    found = {
+        gate_words(gate.name): gate.text.removeprefix("cannot be judged: ")
+        for trial in content.analysis.trials
+        for gate in trial.gates
+        if gate.unjudged
+    }
+    listed = "; ".join(f"{words} ({why})" for words, why in found.items())
+    return [Reliance("note", f"Cannot be judged, neither passed nor failed: {listed}.")] if found else []
 
 
 def failures(content: Content) -> list[str]:
@@ -157,7 +170,10 @@ def _size(content: Content) -> list[Reliance]:
     steady = content.analysis.steady_state
     if blocks:
         words = "1 block" if len(blocks) == 1 else f"{len(blocks)} blocks"
-        text = f"Every mean is over {words}; a block runs every configuration once. {steady.text}"
+        if content.spec.gates.imported:
+            text = f"A configuration has at most {words}: each of its imported results is one block. {steady.text}"
+        else:
+            text = f"Every mean is over {words}; a block runs every configuration once. {steady.text}"
         lines.append(
             Reliance("note" if len(blocks) < 2 or steady.judged == 0 or steady.unsteady else "good", text)
         )

@@ -6,7 +6,7 @@ from html import escape
 
 from msgspec import to_builtins
 
-from waylab.report.page import hosts
+from waylab.report.page import hosts, imported
 from waylab.report.page.content import Content
 from waylab.report.page.numbers import shown
 from waylab.report.tables.table import definitions, table
@@ -62,6 +62,8 @@ def setup(content: Content) -> str:
     varied_table = (
         table(["factor", "levels"], factors, f"What is varied; {_combined(design)}.") if factors else ""
     )
+    if content.spec.gates.imported:
+        return definitions(imported.set_up(content)) + varied_table
     return definitions(pairs) + hosts.hosts_table(content) + varied_table
 
 
@@ -120,7 +122,7 @@ def _combined(design: DesignSettings) -> str:
     if design.kind == "2k-p":
         return f"a fraction of all combinations, by {', '.join(design.generators)}"
     if design.kind == "listed":
-        return "of the combinations those that the specification lists"
+        return "of the combinations those that the experiment lists"
     return "all levels are crossed" + (", but for what the specification excludes" if design.exclude else "")
 
 
@@ -141,15 +143,9 @@ def threats(content: Content) -> str:
     blocks = {trial.block for trial in content.analysis.trials if trial.used}
     known = [
         *hosts.threats(content),
-        "The load is an open loop: requests are due even if earlier replies are late, and a response time starts "
-        "when the request is due."
-        if content.open_loop
-        else "The load is a closed loop: when the system is slow, it receives fewer requests. "
-        "Response times are those of this population, not of independent arrivals.",
+        *_loop_threats(content),
         f"The interval of a mean rests on {shown(len(blocks))} blocks; "
         "requests within a trial are correlated and are not counted as evidence.",
-        "The kernel's interrupts, most of them for the loopback network, are counted for the whole machine and not as "
-        "CPU time of a program.",
         escape(content.analysis.steady_state.text),
     ]
     if any(c.stages for c in content.configurations):
@@ -167,6 +163,21 @@ def threats(content: Content) -> str:
         known.append("The machine is virtual: other virtual machines on the host show only as steal time.")
     known += [escape(threat) for threat in spec.report.threats]
     return "<ul>" + "".join(f"<li>{text}</li>" for text in known) + "</ul>"
+
+
+def _loop_threats(content: Content) -> list[str]:
+    """What the kind of load means for the response times, and what is not counted."""
+    if content.spec.gates.imported:
+        return [escape(text) for text in content.analysis.headline.warnings[1:]]
+    return [
+        "The load is an open loop: requests are due even if earlier replies are late, and a response time starts "
+        "when the request is due."
+        if content.open_loop
+        else "The load is a closed loop: when the system is slow, it receives fewer requests. "
+        "Response times are those of this population, not of independent arrivals.",
+        "The kernel's interrupts, most of them for the loopback network, are counted for the whole machine and not as "
+        "CPU time of a program.",
+    ]
 
 
 def environment(content: Content) -> str:
@@ -207,10 +218,13 @@ def environment(content: Content) -> str:
 def reproduce(content: Content) -> str:
     """The commands, from the whole run down to the processes of one trial."""
     lines = "\n".join(content.run.reproduce)
-    text = (
-        "<p>The specification as it was run is in <code>spec.toml</code> of the run folder, "
-        f"seeds are in <code>run.json</code>.</p><pre>{escape(lines)}</pre>"
+    where = (
+        "The imported files are in <code>sources</code> of the run folder."
+        if content.spec.gates.imported
+        else "The specification as it was run is in <code>spec.toml</code> of the run folder, "
+        "seeds are in <code>run.json</code>."
     )
+    text = f"<p>{where}</p><pre>{escape(lines)}</pre>"
     for trial in content.analysis.trials:
         outcome = content.trial_outcome(trial.id)
         if outcome:

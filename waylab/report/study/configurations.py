@@ -37,7 +37,7 @@ def configurations_page(
     yield from [f"# {content.run.name}: all configurations", "", _text(content.spec.question), ""]
     if scale != 1:
         yield from [
-            f"Times and rates are those of the described hosts; one second of theirs took {scale:g} seconds here. "
+            f"Times and rates are those of the described hosts; one second of the study took {scale:g} seconds here. "
             "The figures have the times and rates of this machine.",
             "",
         ]
@@ -48,9 +48,10 @@ def configurations_page(
         [_responses(content, one, scale) for one in content.configurations],
     )
     yield (
-        f"“In the {middle}” is the mean time from the receipt of a request to its reply, of the requests that both "
-        "sides recorded; the difference is the network, and waiting for a CPU. Percentiles are of all requests of all "
-        "trials. The distance of the gamma distribution is the largest difference of the distribution functions."
+        f"“In the {middle}” is the mean time from the receipt of a request to its reply, over the requests that both "
+        "sides recorded. The difference to the mean response is the time in the network and waiting for a CPU. "
+        "Percentiles are of all requests of all trials. The distance of the gamma distribution is the largest "
+        "difference of the distribution functions."
     )
     yield ""
     if bounds:
@@ -66,8 +67,9 @@ def configurations_page(
         yield (
             "A worker is busy while its request waits for a link or a CPU. Therefore a link or a CPU is shown if its "
             "utilisation is at most 3 percentage points below that of the workers. "
-            "The throughput can be at most the measured one divided by the utilisation of the part that is used most. "
-            "With N clients and think time Z, the mean response time is at least N / that throughput − Z."
+            "The throughput can be at most the measured one, divided by the utilisation of the part that is used "
+            "most. With N clients and think time Z, the mean response time is at least N, divided by that throughput, "
+            "minus Z."
         )
         yield ""
     for title, path in figures:
@@ -81,8 +83,8 @@ def law_sentence(law: ResponseLaw | None) -> str:
     mean, largest = signed_percent_text(law.mean), signed_percent_text(law.largest)
     plural = "s" if law.trials != 1 else ""
     return (
-        f"Response time by the interactive response time law, N/X − Z, against the measured one in {law.trials} "
-        f"trial{plural}: {mean} (mean), {largest} (largest)."
+        "Response time by the interactive response time law (N/X − Z), compared with the measured one in "
+        f"{law.trials} trial{plural}: mean difference {mean}, largest {largest}."
     )
 
 

@@ -9,31 +9,31 @@ from waylab.report.page.numbers import NONE, share_text
 _MODELS = {
     "mm1": (
         "M/M/1",
-        "the studies: one server, as fast as the best throughput",
-        "any limit of requests in service",
+        "as in the studies: one server, as fast as the best throughput",
+        "the limit of requests in service",
     ),
     "mmm": (
         "M/M/m",
-        "the studies: a server for each worker or connection, with the mean time that a request holds one",
+        "as in the studies: a server for each worker or connection, with the mean time that a request holds one",
         "that this time grows with the load",
     ),
     "network": (
         "closed network",
-        "the studies: workers with the holding time at the least load, then one server with the best throughput",
+        "as in the studies: workers with the holding time at the least load, then one server with the best throughput",
         "that parts share CPUs and links, so that they slow each other down",
     ),
     "chain": (
         "capped chain",
-        "this project: the holding time grows with the requests in service, up to a capacity",
-        "what happens inside the capacity",
+        "from this project: the holding time grows with the requests in service, up to a capacity",
+        "how the parts of the system share the time",
     ),
-    "usl": ("USL", "for comparison: the Universal Scalability Law", "everything but the number of clients"),
+    "usl": ("USL", "for comparison: the Universal Scalability Law", "all settings but the number of clients"),
     "gaussian-process": (
         "Gaussian process",
         "for comparison: a smooth function of the settings",
-        "the system",
+        "every part of the system",
     ),
-    "nearest": ("nearest", "for comparison: the nearest measured configuration", "everything"),
+    "nearest": ("nearest", "for comparison: the nearest measured configuration", "every effect of a setting"),
 }
 
 
@@ -67,12 +67,13 @@ def two_class_section(medians: Sequence[tuple[str, TwoClassMedians]]) -> Iterato
         return
     yield from ["## The closed network of A16 with our measurements", ""]
     yield (
-        "The model has a delay for the network, a balancer, and for each server a station for its readers and one "
-        "for its writer, with the mean times of the stages. In the study, GETs and SETs are two fixed populations. "
-        "With one population, each client draws its next operation. The writers of this proxy do not wait for a reply "
-        "before they send the next SET, so the last network has delays instead of their stations. Each configuration "
-        "is predicted with the times of each other one that differs in servers, replicas or the share of SETs. A row "
-        "has the medians of the absolute differences from the measurement."
+        "The model has a delay for the network, a station for the balancer, and two stations for each server: one for "
+        "its readers and one for its writer. Their service times are the mean times of the stages. In the study, GETs "
+        "and SETs are two fixed populations. With one population, each client draws its next operation. The writers of "
+        "this proxy do not wait for a reply before they send the next SET. The network without a queue for SETs "
+        "therefore has delays in place of the writers' stations. Each prediction takes the times from another "
+        "configuration, which differs in servers, replicas or the share of SETs. A row has the medians of the absolute "
+        "differences from the measurement."
     )
     yield ""
     yield "| experiment | predictions | network | throughput | GET, response | SET, response |"

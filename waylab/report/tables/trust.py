@@ -33,7 +33,12 @@ _PERCENTS = ("50", "95", "99", "99.9")
 
 def gates_table(content: Content) -> str:
     """Every gate of every trial."""
-    applied = (gate for trial in content.analysis.trials for gate in trial.gates if gate.passed is not None)
+    applied = (
+        gate
+        for trial in content.analysis.trials
+        for gate in trial.gates
+        if gate.passed is not None or gate.unjudged
+    )
     names = list(dict.fromkeys(gate.name for gate in applied))
     rows = []
     for trial in content.analysis.trials:
@@ -43,7 +48,7 @@ def gates_table(content: Content) -> str:
     return table(
         ["trial", "verdict", *(gate_words(name) for name in names)],
         rows,
-        "Every gate of every trial; – does not apply. Hold the pointer over a cell for its words.",
+        "Every gate of every trial; – does not apply, ? cannot be judged. Hold the pointer over a cell for its words.",
         "gates",
     )
 
@@ -53,14 +58,18 @@ def gate_limits_table(content: Content) -> str:
     gates: dict[str, list[Gate]] = {}
     for trial in content.analysis.trials:
         for gate in trial.gates:
-            if gate.passed is not None:
+            if gate.passed is not None or gate.unjudged:
                 gates.setdefault(gate.name, []).append(gate)
     gates_of = content.spec.gates
     loosened = {limit_gate(name): name for name in gates_of.loosened}
     rows = []
     for name, found in gates.items():
         failed = sum(gate.passed is False for gate in found)
+        unjudged = sum(gate.unjudged for gate in found)
         mark = '<span class="pass">✓</span>' if not failed else f'<span class="fail">✗ {failed} failed</span>'
+        if unjudged:
+            passed = f"{mark} " if unjudged < len(found) else ""
+            mark = f"{passed}? {unjudged} cannot be judged, of"
         worst = _furthest(found)
         rows.append(
             [
@@ -215,8 +224,8 @@ def within_table(content: Content) -> str:
         "why no interval",
     ]
     note = (
-        "Of what follows the warm-up, with 95 % intervals that allow for the correlation of its seconds. They say how "
-        "well one run is known; what differs from run to run is in the intervals across trials."
+        "All values exclude the warm-up. The 95 % intervals allow for the correlation between seconds, and show how "
+        "well one run is known. The variation from run to run is in the intervals across trials."
     )
     return table(headings, rows, note)
 
@@ -240,7 +249,8 @@ def residual_checks(content: Content) -> str:
 
 def _gate(gate: Gate | None) -> str:
     if gate is None or gate.passed is None:
-        return f'<span title="{escape(gate.text) if gate else ""}">{NONE}</span>'
+        mark = "?" if gate and gate.unjudged else NONE
+        return f'<span title="{escape(gate.text) if gate else ""}">{mark}</span>'
     kind, mark = ("pass", "✓") if gate.passed else ("fail", "✗")
     value = (
         f" {shown(gate.value, lambda number: gate_value(gate.name, number))}"

@@ -8,6 +8,7 @@ class DirectSystem(KeyValueSystem):
     """Memcached servers that the load generators reach themselves."""
 
     name = "direct"
+    runs_over_ssh = True
 
     def programs(self, system: System, generators: int) -> dict[str, int]:
         """Backends alone; no more than there are load generators, if each generator uses one."""

@@ -9,6 +9,7 @@ class ProxySystem(KeyValueSystem):
     """`waystage proxy` in front of memcached servers."""
 
     name = "proxy"
+    runs_over_ssh = True
     stage_program = "proxy"
 
     def check(self, system: System, load: Load, generators: int) -> None:
@@ -20,6 +21,10 @@ class ProxySystem(KeyValueSystem):
             )
         super().check(system, load, generators)
         _check_slots(system, replicas)
+
+    def slows_down(self, system: System) -> dict[str, int]:
+        """Each event loop of the proxy can."""
+        return {"proxy": system.proxy.loops}
 
     def record_files(self, system: System, generators: int) -> dict[str, int]:
         """Each proxy that stamps requests leaves a file."""

@@ -11,6 +11,7 @@ from typing import ClassVar
 from waylab.runfolder.run import SystemDescription
 from waylab.runfolder.trial_numbers import STAGES
 from waylab.spec.checks import one_of, setting, text
+from waylab.spec.roles.settings import GeneratorSettings, Role, addresses
 from waylab.spec.settings import Backends, Database, Load, Messages, Proxy
 
 # Label and dotted key of the settings that drawings show, by role.
@@ -45,6 +46,13 @@ class System:
     proxy: Proxy = field(default_factory=Proxy)
     messages: Messages = field(default_factory=Messages)
     database: Database = field(default_factory=Database)
+    # Of a system that the specification describes itself, in the order in which they start.
+    roles: dict[str, Role] = field(default_factory=dict, metadata={"named": Role})
+    # The role that the load reaches; empty: the one that starts last.
+    target: str = setting(text, "")
+    # Of a system that already runs.
+    addresses: tuple[str, ...] = setting(addresses, ())
+    generator: GeneratorSettings = field(default_factory=GeneratorSettings)
 
     @property
     def under_test(self) -> "SystemUnderTest":
@@ -74,6 +82,8 @@ class SystemUnderTest(ABC):
     stage_program: ClassVar[str | None] = None
     # Operations, as records name them, whose stages a report shows separately.
     operations: ClassVar[tuple[str, ...]] = ()
+    # Whether the lab can start it on machines that it reaches through SSH: nothing but `waystage` is installed there.
+    runs_over_ssh: ClassVar[bool] = False
     # Whether a read that finds nothing is a fault of the trial.
     hit_ratio: ClassVar[bool] = True
 
@@ -92,6 +102,10 @@ class SystemUnderTest(ABC):
     def load_reaches(self, system: System) -> str:
         """Return `one` or `all`: the programs of the first role that each load generator connects to."""
         return "all"
+
+    def slows_down(self, system: System) -> dict[str, int]:
+        """Return the roles whose programs can slow themselves down, with the number of threads of each."""
+        return {}
 
     def record_files(self, system: System, generators: int) -> dict[str, int]:
         """Return the number of record files that each program leaves."""

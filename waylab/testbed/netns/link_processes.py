@@ -17,6 +17,8 @@ from waylab.testbed.processes import Process, TestbedError
 QUEUE_KIB = 4096
 # A frame is late if it leaves this long, or this share of the delay, after its due time.
 _LATE_MS, _LATE_SHARE = 0.1, 0.02
+# The time for a program whose device is gone to end.
+_ENDS_WITHIN_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -78,11 +80,17 @@ class LinkProcesses:
         if process is None:
             return None
         if not process.running():
+            self.refuse_ended(host)
+        return link_process.read_counters(self._counters_of(host))
+
+    def refuse_ended(self, host: str) -> None:
+        """Raise TestbedError if the program of a host has ended, or is ending."""
+        process = self._running.get(host)
+        if process and process.wait(_ENDS_WITHIN_S):
             raise TestbedError(
                 f"{process.name}: the program that emulates the link of {host} ended with "
                 f"{process.exit_code}{process.last_error_line()}"
             )
-        return link_process.read_counters(self._counters_of(host))
 
     def running(self) -> list[Process]:
         """Return all programs."""

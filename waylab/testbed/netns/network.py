@@ -8,6 +8,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from pyroute2.netlink.exceptions import NetlinkError
+
 from waylab.spec import HostSettings
 from waylab.testbed.netns import namespaces
 from waylab.testbed.netns.counters import LinkCounters, interface_counters, shaper_counters
@@ -34,6 +36,10 @@ _NETWORK, _LINK_SCOPE = "10.77.0.0/24", 253
 # The default of Linux.
 _RTO_MIN_MS = 200
 _RTAX_RTO_MIN = 13
+
+
+class NoDeviceError(TestbedError):
+    """A network device that was made does not exist any more."""
 
 
 class EmulatedNetwork:
@@ -141,8 +147,13 @@ class EmulatedNetwork:
         if parts.process:
             ends = (self._owner.name(name), _INTERFACE, self._owner.name(_SWITCH), _port(index))
             self._processes.start(name, ends, directions(settings, parts))
-        namespaces.with_netlink(descriptor, at_host)
-        self._ports[name] = namespaces.with_netlink(self.descriptors[_SWITCH], at_switch)
+        try:
+            namespaces.with_netlink(descriptor, at_host)
+            self._ports[name] = namespaces.with_netlink(self.descriptors[_SWITCH], at_switch)
+        except (NoDeviceError, NetlinkError):
+            # The devices of a link go with its program.
+            self._processes.refuse_ended(name)
+            raise
 
 
 def _add_bridge(switch: Any) -> int:
@@ -213,4 +224,7 @@ def _port(index: int) -> str:
 
 
 def _index(route: Any, name: str) -> int:
-    return int(route.link_lookup(ifname=name)[0])
+    found = route.link_lookup(ifname=name)
+    if not found:
+        raise NoDeviceError(f"network device {name}: is missing after it was made; run the command again")
+    return int(found[0])

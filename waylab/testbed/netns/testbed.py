@@ -11,10 +11,10 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from waylab.runfolder.trial import Link, TestbedFacts
-from waylab.spec import TestbedSettings
+from waylab.spec import HostSettings, TestbedSettings
 from waylab.testbed.hosts import Host, HostCounters, Testbed
 from waylab.testbed.netns import cgroups, links, namespaces
 from waylab.testbed.netns.link_processes import parts_of
@@ -159,7 +159,7 @@ class NetnsTestbed(Testbed):
     def _build(self) -> None:
         # The programs of links start outside of the groups: the kernel lets them run first only there.
         self._network.build()
-        limited = {name: host.cores for name, host in self._described.items() if host.cores}
+        limited = {name: host.quota for name, host in self._described.items() if host.quota}
         hierarchy = cgroups.find_hierarchy() if limited else None
         files = {}
         if hierarchy:
@@ -171,7 +171,10 @@ class NetnsTestbed(Testbed):
         cpus = _apart(limited) if self._pinning == "apart" else {}
         for name, address in self._network.addresses.items():
             descriptor = self._network.descriptors[name]
-            self._hosts[name] = EmulatedHost(name, address, descriptor, files.get(name), cpus.get(name, []))
+            host = EmulatedHost(name, address, descriptor, files.get(name), cpus.get(name, []))
+            described = self._described.get(name)
+            host.paced_cores = described.cores if described and described.paced else None
+            self._hosts[name] = host
 
     def _measure(self) -> None:
         """Measure every link until it is as described, several times, because the machine may be busy.
@@ -191,7 +194,7 @@ class NetnsTestbed(Testbed):
                 described = self._described[name]
                 found = links.checks(described, numbers)
                 self._links[name] = Link(
-                    **asdict(described),
+                    **_emulated(described),
                     **asdict(numbers),
                     process=self._parts[name].process,
                     checks=[check.as_link_check() for check in found],
@@ -217,6 +220,13 @@ class NetnsTestbed(Testbed):
         finally:
             if self._groups:
                 self._groups.remove()
+
+
+def _emulated(described: HostSettings) -> dict[str, Any]:
+    """Return the keys of a host that describe an emulated one."""
+    return {
+        name: value for name, value in asdict(described).items() if name not in ("ssh", "address", "folder")
+    }
 
 
 def _apart(cores: dict[str, float]) -> dict[str, list[int]]:

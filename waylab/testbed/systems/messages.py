@@ -44,7 +44,11 @@ class RunningMessagesSystem(RunningSystem):
     def _start_service(self, index: int, database: str) -> str:
         host = self.host_of("messages", index)
         command = self._command(host.address, database)
-        return self.start(host, self.name_of("messages", index), command, drained=True).wait_until_ready()
+        process = self.start(host, self.name_of("messages", index), command, drained=True)
+        address = process.wait_until_ready()
+        if self.serves_stages(host):
+            self.stage_metrics[process.name] = f"http://{address}/metrics"
+        return address
 
     def _command(self, address: str, database: str) -> list[str]:
         messages = self.trial.system.messages

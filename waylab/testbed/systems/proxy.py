@@ -26,7 +26,19 @@ class RunningProxySystem(RunningProxiedSystem):
         """Start one proxy."""
         host = self.host_of("proxy", index)
         command = self._command(host.address, servers)
-        return self.start(host, self.name_of("proxy", index), command, drained=True).wait_until_ready()
+        if host.paced_cores:
+            # The loops of all proxies of a host share its cores.
+            proxies = sum(self.host_of("proxy", other) is host for other in range(self.counts["proxy"]))
+            loops = proxies * self.trial.system.proxy.loops
+            command += ["--slow-down", f"{loops / host.paced_cores:.6g}"]
+        if self.serves_stages(host):
+            command += ["--metrics", f"{host.address}:0"]
+        process = self.start(host, self.name_of("proxy", index), command, drained=True)
+        address = process.wait_until_ready()
+        metrics = process.metrics_address()
+        if metrics:
+            self.stage_metrics[process.name] = f"http://{metrics}/metrics"
+        return address
 
     def _start(self, listen_address: str, servers: list[str]) -> list[str]:
         command = [str(self.waystage), "proxy", "--listen", f"{listen_address}:0"]

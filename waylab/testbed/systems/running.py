@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import ClassVar
 
 from waylab.plan import Trial
+from waylab.runfolder import paths
 from waylab.testbed.generators import Generator, generators
 from waylab.testbed.hosts import Host, Testbed
 from waylab.testbed.processes import Process, TestbedError, pause_when_connected
@@ -49,12 +50,16 @@ class RunningSystem(ABC):
         self.records = directory / "records"
         self.processes: list[Process] = []
         self.generators = generators(trial)
+        # The host and the address of the metrics of each process that has some.
+        self.metrics: dict[str, tuple[Host, str]] = {}
+        # The addresses of metrics with stage times that this machine can read, by process; only if a page follows.
+        self.stage_metrics: dict[str, str] = {}
         self.database = database if "database" in self.counts else None
-        self._logs = directory / "logs"
+        self.logs = directory / "logs"
         self._drained: list[Process] = []
 
     def __enter__(self) -> "RunningSystem":
-        self._logs.mkdir(parents=True, exist_ok=True)
+        self.logs.mkdir(parents=True, exist_ok=True)
         self.records.mkdir(exist_ok=True)
         return self
 
@@ -92,6 +97,17 @@ class RunningSystem(ABC):
     def start_load(self, addresses: list[str]) -> list[Process]:
         """Start the load generators. Several generators first connect, and then all start at once."""
         several = len(self.generators) > 1
+        if several and self.testbed.samples:
+            of_a_client = self.connections_of_a_client(addresses)
+            return self.testbed.start_together(
+                [
+                    (
+                        partial(self._start_generator, index, generator, addresses, paused=False),
+                        generator.clients * of_a_client,
+                    )
+                    for index, generator in enumerate(self.generators)
+                ]
+            )
         loads = [
             self._start_generator(index, generator, addresses, paused=several)
             for index, generator in enumerate(self.generators)
@@ -142,6 +158,10 @@ class RunningSystem(ABC):
         names = self.trial.assignment.of(role)
         return self.testbed.host(names[index % len(names)] if names else None)
 
+    def serves_stages(self, host: Host) -> bool:
+        """Return whether a program on this host should serve its stage times: a page follows, and can reach it."""
+        return self.testbed.live and not host.own_network
+
     def name_of(self, role: str, index: int) -> str:
         """Return the name of one program's process: that of its role, and a number if there are several."""
         return role if self.counts[role] == 1 else f"{role}-{index}"
@@ -150,7 +170,7 @@ class RunningSystem(ABC):
         self, host: Host, name: str, command: list[str], paused: bool = False, drained: bool = False
     ) -> Process:
         """Start a process; a `drained` process finishes its requests before those behind it are stopped."""
-        process = host.start(name, command, self._logs, paused)
+        process = host.start(name, command, self.logs, paused)
         self.processes.append(process)
         if drained:
             self._drained.append(process)
@@ -191,6 +211,8 @@ class RunningSystem(ABC):
         command += ["--test-time", seconds_text(load.test_time_s), "--warm-up", seconds_text(load.warm_up_s)]
         command += ["--sample", str(load.sample), "--records", str(self.records)]
         command += ["--json-out-file", str(self.directory / generator.summary)]
+        if self.testbed.live and not self.testbed.samples:
+            command += ["--seconds-file", str(self.directory / paths.seconds_of(generator.summary))]
         return self.start(self.host_of("load", index), generator.name, command, paused)
 
     def _connect(self, loads: list[Process], addresses: list[str]) -> None:

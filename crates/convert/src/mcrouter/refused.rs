@@ -33,9 +33,11 @@ pub(super) fn advice(kind: &str) -> String {
         "RateLimitRoute" | "OutstandingLimitRoute" => "has no counterpart; leave it out, and see backend-window",
         "ShadowRoute" => "is not converted; leave it out here, and write shadow = { to = ..., share = ... } by hand",
         "MigrateRoute" => "changes with time; give the pool of the end here, and see warm-up for the way there",
-        "ModifyKeyRoute" | "RoutePolicyRoute" => {
-            "changes keys, which the proxy never does; let clients use the changed keys"
+        "ModifyKeyRoute" => {
+            "is converted only around all that happens to a key: at the top, or as a policy or the wildcard of a PrefixSelectorRoute; a \
+             route changes its keys for all pools"
         }
+        "KeySplitRoute" => "stores a key under several names; leave it out, and see hot-keys and replicas",
         "ModifyExptimeRoute" => "changes expiry times, which clients must do",
         "BigValueRoute" => "splits large values, which the proxy never does; increase the item size of the servers",
         "Pool" => "is a list of servers and no route handle; write PoolRoute|NAME",

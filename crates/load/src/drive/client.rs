@@ -59,18 +59,18 @@ impl Client {
     pub(crate) fn finish(
         &mut self,
         worker: &mut Worker<'_>,
-        pending: PendingRequest,
+        pending: &PendingRequest,
         id: ConnectionId,
         completed: Nanos,
         outcome: Outcome,
     ) {
         self.in_flight -= usize::from(pending.is_row);
         let Some(number) = pending.join else {
-            worker.record_result(&pending, id, completed, outcome);
+            worker.record_result(pending, id, completed, outcome);
             return worker.after_reply(self.number, &mut self.ready, completed, outcome);
         };
         let join = &mut self.joins[number];
-        join.whole.absorb(&pending);
+        join.whole.absorb(pending);
         join.parts_left -= 1;
         if outcome != Outcome::Answered && join.outcome == Outcome::Answered {
             join.outcome = outcome;

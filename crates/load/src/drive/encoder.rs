@@ -16,10 +16,8 @@ pub(crate) struct Encoder {
     protocol: Protocol,
     noreply: bool,
     key: Vec<u8>,
+    /// The value of a row.
     value: Vec<u8>,
-    /// The texts of several keys, one after the other, and the end of each.
-    texts: Vec<u8>,
-    ends: Vec<usize>,
 }
 
 impl Encoder {
@@ -32,8 +30,6 @@ impl Encoder {
             noreply: config.noreply,
             key: Vec::new(),
             value: Vec::new(),
-            texts: Vec::new(),
-            ends: Vec::new(),
         }
     }
 
@@ -50,47 +46,33 @@ impl Encoder {
     }
 
     /// Appends a set of `key` at `version`.
-    pub(crate) fn set(&mut self, key: u64, version: u64, out: &mut Vec<u8>) {
-        self.key(key);
-        self.value.clear();
-        value::make(key, version, self.sizes.of(key, version), &mut self.value);
-        match self.protocol {
-            Protocol::Text => Request::Store {
-                verb: Verb::Set,
-                key: &self.key,
-                flags: 0,
-                exptime: 0,
-                value: &self.value,
-                cas: 0,
-                noreply: self.noreply,
-            }
-            .encode(out),
-            Protocol::Meta => {
-                out.extend_from_slice(b"ms ");
-                out.extend_from_slice(&self.key);
-                out.push(b' ');
-                out.extend_from_slice(itoa::Buffer::new().format(self.value.len()).as_bytes());
-                out.extend_from_slice(if self.noreply { b" q\r\n" } else { b"\r\n" });
-                out.extend_from_slice(&self.value);
-                out.extend_from_slice(b"\r\n");
-            }
-        }
+    pub(crate) fn set(&self, key: u64, version: u64, out: &mut Vec<u8>) {
+        let size_bytes = self.sizes.of(key, version);
+        let (name, before_size, quiet): (&[u8], &[u8], &[u8]) = match self.protocol {
+            Protocol::Text => (b"set ", b" 0 0 ", b" noreply"),
+            Protocol::Meta => (b"ms ", b" ", b" q"),
+        };
+        out.extend_from_slice(name);
+        self.keys.append(key, out);
+        out.extend_from_slice(before_size);
+        out.extend_from_slice(itoa::Buffer::new().format(size_bytes).as_bytes());
+        out.extend_from_slice(if self.noreply { quiet } else { b"" });
+        out.extend_from_slice(b"\r\n");
+        value::make(key, version, size_bytes, out);
+        out.extend_from_slice(b"\r\n");
     }
 
     /// Appends a get of all `keys`. In the meta protocol, several keys are quiet gets followed by a no-op.
-    pub(crate) fn get(&mut self, keys: impl ExactSizeIterator<Item = u64>, out: &mut Vec<u8>) {
+    pub(crate) fn get(&self, keys: impl ExactSizeIterator<Item = u64>, out: &mut Vec<u8>) {
         if self.protocol == Protocol::Meta {
             return self.meta_get(keys, out);
         }
-        self.texts.clear();
-        self.ends.clear();
+        out.extend_from_slice(b"get");
         for key in keys {
-            self.keys.append(key, &mut self.texts);
-            self.ends.push(self.texts.len());
+            out.push(b' ');
+            self.keys.append(key, out);
         }
-        let starts = std::iter::once(&0).chain(&self.ends);
-        let texts = starts.zip(&self.ends).map(|(start, end)| &self.texts[*start..*end]);
-        encode_get(Verb::Get, 0, texts, out);
+        out.extend_from_slice(b"\r\n");
     }
 
     /// Appends a row of a trace.

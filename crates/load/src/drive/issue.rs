@@ -150,6 +150,6 @@ impl Client {
     /// Fails a request whose server is not connected.
     fn refuse(&mut self, worker: &mut Worker<'_>, pending: PendingRequest, id: ConnectionId) {
         worker.tally.error("server not connected");
-        self.finish(worker, pending, id, pending.issued, Outcome::BackendDown);
+        self.finish(worker, &pending, id, pending.issued, Outcome::BackendDown);
     }
 }

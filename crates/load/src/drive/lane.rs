@@ -85,7 +85,7 @@ impl Lane {
         self.window.mark_sent(connection.outbox.written_total(), now);
         debug_assert!(flushed == Flushed::Blocked || !self.window.has_unsent(), "what is written is sent");
         while let Some(pending) = self.window.next_without_reply(worker.context.versions) {
-            client.finish(worker, pending, self.id, now, Outcome::Answered);
+            client.finish(worker, &pending, self.id, now, Outcome::Answered);
         }
         Ok(flushed)
     }
@@ -131,17 +131,20 @@ impl Lane {
                 ParsedReply::Broken(_) => return Err(Disconnect::OutOfStep),
                 ParsedReply::Reply { reply, consumed } => (reply, consumed),
             };
-            let ended = match self.window.match_reply(&reply, consumed, &worker.verifier, &mut worker.tally.verified) {
-                ReplyMatch::More => None,
-                ReplyMatch::Answered(pending) => Some((pending, Outcome::Answered)),
-                ReplyMatch::Failed(pending) => Some((pending, note_error(worker, &reply))),
+            match self.window.match_reply(&reply, consumed, &worker.verifier, &mut worker.tally.verified) {
+                ReplyMatch::More => {}
+                ReplyMatch::Answered(pending) => {
+                    self.failures = 0;
+                    client.finish(worker, &pending, self.id, completed, Outcome::Answered);
+                }
+                ReplyMatch::Failed(pending) => {
+                    self.failures = 0;
+                    let outcome = note_error(worker, &reply);
+                    client.finish(worker, &pending, self.id, completed, outcome);
+                }
                 ReplyMatch::Unexpected => return Err(Disconnect::OutOfStep),
-            };
-            connection.inbox.consume(consumed);
-            if let Some((pending, outcome)) = ended {
-                self.failures = 0;
-                client.finish(worker, pending, self.id, completed, outcome);
             }
+            connection.inbox.consume(consumed);
         }
     }
 
@@ -170,7 +173,7 @@ impl Lane {
             return Err(Disconnect::OutOfStep);
         }
         let Some(matched) = conversation.match_response(self.id.client, &response, completed) else {
-            worker.tally.error(&format!("status {} does not answer the request", response.status));
+            worker.tally.error(&format!("status {} does not fit the request", response.status));
             return Err(Disconnect::OutOfStep);
         };
         let (consumed, closes) = (response.consumed, response.closes);
@@ -183,7 +186,7 @@ impl Lane {
             if let Some(line) = &matched.error {
                 worker.tally.error(line);
             }
-            client.finish(worker, pending, self.id, completed, matched.outcome);
+            client.finish(worker, &pending, self.id, completed, matched.outcome);
         }
         if closes { Err(Disconnect::Closed) } else { Ok(()) }
     }
@@ -205,7 +208,7 @@ impl Lane {
             if let Some(conversation) = &mut worker.conversation {
                 conversation.give_up(self.id.client, pending.sent.is_set(), reason == Disconnect::Timeout, now);
             }
-            client.finish(worker, pending, self.id, now, outcome);
+            client.finish(worker, &pending, self.id, now, outcome);
             // Only the oldest request caused the disconnect; the requests behind it were lost with the connection.
             reason = Disconnect::Closed;
         }

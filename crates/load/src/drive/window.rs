@@ -177,7 +177,15 @@ impl Window {
     }
 
     /// Removes requests that ended without a reply, up to the first that still waits for one.
+    #[inline]
     fn forget_ended(&mut self) {
+        if self.pending.front().is_some_and(|pending| pending.has_ended) {
+            self.remove_ended();
+        }
+    }
+
+    #[cold]
+    fn remove_ended(&mut self) {
         while self.pending.front().is_some_and(|pending| pending.has_ended) {
             self.pop_oldest(|_| ());
         }
@@ -200,7 +208,11 @@ impl Window {
         {
             record_key(expected.key);
         }
-        self.expected.drain(..pending.keys as usize);
+        if pending.keys == 1 {
+            self.expected.pop_front();
+        } else {
+            self.expected.drain(..pending.keys as usize);
+        }
         Some(pending)
     }
 
@@ -220,8 +232,9 @@ impl Window {
         let at = (oldest.cursor as usize..keys).chain(0..oldest.cursor as usize).find(is_it)?;
         oldest.cursor = at as u32 + 1;
         oldest.hits += 1;
-        self.expected[at].returned = true;
-        if verifier.is_replay && !(self.expected[at].is_checked && replay::is_verified(value.data)) {
+        let expected = &mut self.expected[at];
+        expected.returned = true;
+        if verifier.is_replay && !(expected.is_checked && replay::is_verified(value.data)) {
             return Some(());
         }
         verified.checked += 1;
@@ -231,7 +244,7 @@ impl Window {
             Content::Wrong => verified.wrong += 1,
             Content::Torn => verified.torn += 1,
             Content::Whole(_) if value.flags != 0 => verified.torn += 1,
-            Content::Whole(seen) => match verifier.versions.freshness(key, self.expected[at].known, seen) {
+            Content::Whole(seen) => match verifier.versions.freshness(key, expected.known, seen) {
                 Freshness::Fresh => {}
                 Freshness::Stale => verified.stale += 1,
                 Freshness::Unjudged => verified.unjudged += 1,

@@ -60,6 +60,8 @@ pub(crate) struct Worker<'a> {
     pub(crate) keys: Vec<(usize, u64)>,
     pace: Pace,
     seconds: Sender<Handover>,
+    /// When the current second of the run ends. Unset until something is counted.
+    second_ends: Nanos,
     records: Option<RowSender>,
     /// Requests issued and requests ended. They are equal when the thread ends.
     pub(crate) issued: u64,
@@ -101,6 +103,7 @@ impl<'a> Worker<'a> {
             keys: Vec::new(),
             pace,
             seconds,
+            second_ends: Nanos::UNSET,
             records,
             issued: 0,
             ended: 0,
@@ -174,8 +177,16 @@ impl<'a> Worker<'a> {
     }
 
     /// Sends the counts of the past second to the collector when a new second has begun.
+    #[inline]
     pub(crate) fn roll(&mut self, now: Nanos) {
+        if now >= self.second_ends {
+            self.hand_over(now);
+        }
+    }
+
+    fn hand_over(&mut self, now: Nanos) {
         let now_in = self.context.plan.second(now);
+        self.second_ends = self.context.plan.start + Duration::from_secs(now_in + 1);
         if let Some(past) = self.tally.roll(now_in) {
             // The collector outlives the threads.
             let _ = self.seconds.send(Handover { thread: self.thread, now_in, past });

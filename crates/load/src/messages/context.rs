@@ -67,9 +67,9 @@ impl MessagesContext {
     }
 
     /// Whether the messages of a sender in a queue must arrive in order. docs/messages.md promises that for a single
-    /// service.
+    /// service, unless fetches with and without a sender remove messages at the same time.
     pub(crate) fn is_order_promised(&self) -> bool {
-        self.hosts.len() == 1 && !self.config.any_order
+        self.hosts.len() == 1 && !self.config.any_order && !self.config.mix.is_fetching_in_two_ways()
     }
 
     /// Draws the size of a body.

@@ -83,7 +83,9 @@ pub(crate) fn parse(bytes: &[u8]) -> ParsedResponse<'_> {
     let head_bytes = match head.parse(bytes) {
         Ok(httparse::Status::Complete(head_bytes)) => head_bytes,
         Ok(httparse::Status::Partial) if bytes.len() <= HEAD_BYTES_MAX => return ParsedResponse::Incomplete,
-        Ok(httparse::Status::Partial) => return ParsedResponse::Broken("the headers of a reply do not end".into()),
+        Ok(httparse::Status::Partial) => {
+            return ParsedResponse::Broken(format!("the headers of a reply are longer than {HEAD_BYTES_MAX} bytes"));
+        }
         Err(error) => return ParsedResponse::Broken(format!("a reply is not HTTP/1.1: {error}")),
     };
     let status = head.code.unwrap_or(0);

@@ -126,6 +126,14 @@ impl Mix {
         }
     }
 
+    /// Whether some fetches name a sender and others do not. A service executes them at the same time, and each skips
+    /// the messages that the other has locked.
+    pub(crate) fn is_fetching_in_two_ways(&self) -> bool {
+        let Mix::Drawn(drawn) = self else { return false };
+        let has = |wanted: MessageOperation| drawn.iter().any(|(operation, _)| *operation == wanted);
+        has(MessageOperation::PopFrom) && (has(MessageOperation::Pop) || has(MessageOperation::Receive))
+    }
+
     /// Whether messages are sent to particular receivers.
     pub(crate) fn is_addressing(&self) -> bool {
         match self {
@@ -202,6 +210,19 @@ mod tests {
         assert_eq!(mix, Mix::Drawn(vec![(MessageOperation::Send, 4), (MessageOperation::Pop, 1)]));
         assert_eq!(mix.to_string(), "send:4,pop:1");
         assert_eq!(("d15".parse(), Mix::D15.to_string().as_str()), (Ok(Mix::D15), "d15"));
+    }
+
+    #[test]
+    fn fetches_with_and_without_a_sender_are_two_ways() {
+        for (text, expected) in [
+            ("send,pop,pop-from", true),
+            ("send,receive,pop-from", true),
+            ("send,pop-from", false),
+            ("send,pop,receive,peek-from", false),
+            ("d15", false),
+        ] {
+            assert_eq!(text.parse::<Mix>().unwrap().is_fetching_in_two_ways(), expected, "{text}");
+        }
     }
 
     #[test]

@@ -174,7 +174,7 @@ impl MessagesSummary {
         let overtaken = (!self.order_promised && self.out_of_order > 0).then(|| {
             format!(
                 "{} messages arrived after a later message of the same sender in the same queue; with several services, \
-                 or with --any-order, no order is promised",
+                 with pop-from beside other pops or receives, or with --any-order, no order is promised",
                 self.out_of_order
             )
         });

@@ -73,7 +73,7 @@ impl Search<'_> {
             }
             self.bisect()?;
             let Some(answer) = self.bracket.lower() else {
-                return Ok(Some("no rate was met".into()));
+                return Ok(Some("no rate met the objective".into()));
             };
             match self.verify(answer)? {
                 Confirmation::Yes => return Ok(None),
@@ -93,7 +93,7 @@ impl Search<'_> {
         while self.bracket.upper().is_none() {
             self.step(rate, Step::Climb)?;
             if self.bracket.upper().is_none() && rate >= self.config.rate_max_per_s {
-                return Ok(Some(format!("met at {rate:.0}/s, and no higher rate was to be tried")));
+                return Ok(Some(format!("met at {rate:.0}/s, and --rate-max permits no higher rate")));
             }
             rate = (rate * factor).min(self.config.rate_max_per_s);
         }
@@ -199,7 +199,7 @@ impl Search<'_> {
             }
             together = Some(seen);
         }
-        Err(ProbeError::Failed("no run was to be made".into()))
+        Err(ProbeError::Failed("the configuration permits no run".into()))
     }
 
     /// Reports that a run begins.

@@ -154,7 +154,7 @@ fn a_search_without_an_answer_gives_the_reason() {
     let low = SearchConfig { rate_max_per_s: 225.0, ..config(&loose, 50.0) };
     let (finding, _) = run(&low, &mut Synthetic::new(CAPACITY_PER_S, &loose, 7));
     assert_eq!((finding.rate_per_s, finding.missed_at_per_s), (Some(225.0), None));
-    assert_eq!(finding.reasons, ["met at 225/s, and no higher rate was to be tried"]);
+    assert_eq!(finding.reasons, ["met at 225/s, and --rate-max permits no higher rate"]);
 
     // 20 s are about 8000 requests, of which 8 may be slow, and slow requests come in bursts.
     let rare = [percentile(99.9, 80_000_000)];

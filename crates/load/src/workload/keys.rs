@@ -34,7 +34,11 @@ impl KeySpace {
     /// The number in a text; none if the text is not one of these keys.
     pub(crate) fn number(&self, text: &[u8]) -> Option<u64> {
         let padded = text.strip_prefix(self.prefix.as_slice())?;
-        let zeros = padded.iter().take(padded.len().saturating_sub(1)).take_while(|&&byte| byte == b'0').count();
+        // The last digit can be a zero, too. Most keys begin with another digit.
+        let zeros = match padded {
+            [b'0', ..] => padded[..padded.len() - 1].iter().take_while(|&&byte| byte == b'0').count(),
+            _ => 0,
+        };
         let digits = padded.get(zeros..).filter(|digits| !digits.is_empty())?;
         let key = digits.iter().try_fold(0u64, |number, byte| {
             let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;

@@ -122,6 +122,16 @@ mod tests {
         assert_eq!(made(1, 1, 0), Vec::<u8>::new());
     }
 
+    /// A run without a prefill verifies the values that another version of the program has written.
+    #[test]
+    fn the_fill_never_changes() {
+        let fill = [
+            0x76, 0x83, 0x02, 0xaf, 0x48, 0x20, 0xda, 0x3d, 0x8c, 0x5f, 0xdf, 0xf3, 0x4b, 0x1d, 0xcd, 0xaf, 0xce, 0x7b,
+            0x3e, 0x27, 0x2d, 0x34, 0xa4, 0xaa, 0x01, 0x0f, 0xc0,
+        ];
+        assert_eq!(made(5, 7, 43)[16..], fill);
+    }
+
     #[test]
     fn two_halves_of_two_versions_are_torn() {
         let mut bytes = made(5, 1, 128);

@@ -103,6 +103,7 @@ pub struct ServiceFile {
     pub lease_limit: Option<Duration>,
     #[serde(with = "opt_time", default)]
     pub key_retention: Option<Duration>,
+    pub low_water_marks: Option<usize>,
     #[serde(with = "opt_time", default)]
     pub shutdown_timeout: Option<Duration>,
     pub metrics_need_token: Option<bool>,
@@ -138,7 +139,7 @@ impl ServiceFile {
             listen, admin_listen, database, database_file, database_authority, replication_timeout, dispatch, lanes, connections, threads, null_body, records, sample,
             tls_certificate, tls_key, connections_max, idle_timeout, head_timeout, body_timeout, unread_timeout, reply_rate_min,
             body_limit, batch_limit, queue, queue_bytes, queue_per_sender, memory, memory_per_client, long_polls, long_poll_limit, poll_interval,
-            statement_messages, statement_bytes, delay_limit, expiry_limit, lease_limit, key_retention, shutdown_timeout,
+            statement_messages, statement_bytes, delay_limit, expiry_limit, lease_limit, key_retention, low_water_marks, shutdown_timeout,
             metrics_need_token, insecure, allowed_hosts, cors_origins,
         })
     }
@@ -200,6 +201,7 @@ impl ServiceFile {
                 expiry: self.expiry_limit.unwrap_or(defaults.limits.expiry),
                 lease: self.lease_limit.unwrap_or(defaults.limits.lease),
                 key_retention: self.key_retention.unwrap_or(defaults.limits.key_retention),
+                low_water_marks: self.low_water_marks.unwrap_or(defaults.limits.low_water_marks),
             },
             low_water_refresh_after: defaults.low_water_refresh_after,
             poll_interval: self.poll_interval.unwrap_or(defaults.poll_interval),
@@ -314,6 +316,7 @@ fn check(config: &Config) -> Result<(), ConfigError> {
         ("long-polls", limits.long_polls, 10_000_000),
         ("statement-messages", limits.statement_messages, 10_000),
         ("statement-bytes", limits.statement_bytes, 256 << 20),
+        ("low-water-marks", limits.low_water_marks, 10_000_000),
         ("sample", config.records.as_ref().map_or(one, |records| records.sample as usize), u32::MAX as usize),
     ];
     for (key, value, most) in numbers {

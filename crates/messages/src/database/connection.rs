@@ -5,10 +5,12 @@ use crate::database::connection_driver::ConnectionDriver;
 use crate::database::connector::{Connector, HANDSHAKE_TIMEOUT, Notifications, in_time};
 use crate::database::error::DatabaseError;
 use crate::database::liveness::{Liveness, ServerProcess};
-use crate::database::schema::{self, SchemaWaits};
+use crate::database::schema::{self, Found, SchemaWaits};
+use crate::observe::limits::LimitCounts;
 use crate::path::statement::prepare::Statements;
 use clock::{Clock, Nanos};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio_postgres::Client;
 
@@ -47,6 +49,11 @@ impl Database {
         Ok(Database { connector, liveness, schema_waits: SchemaWaits::default() })
     }
 
+    /// The counters of limits that connections reach.
+    pub(crate) fn limits(&self) -> Arc<LimitCounts> {
+        self.connector.limits.clone()
+    }
+
     /// Connects, updates the schema and prepares every statement.
     pub(crate) async fn connect(&self, clock: &Clock) -> Result<(DatabaseSession, ConnectionDriver), DatabaseError> {
         let epoch = self.liveness.epoch();
@@ -66,17 +73,31 @@ impl Database {
     }
 
     /// A connection that neither checks nor locks the schema.
+    #[cfg(test)]
     pub(crate) async fn connect_to_check(&self) -> Result<Client, DatabaseError> {
         Ok(self.connector.connect_alone(HANDSHAKE_TIMEOUT).await?.0)
     }
 
-    /// The same after it has updated the schema.
-    pub(crate) async fn connect_and_update(&self) -> Result<Client, DatabaseError> {
+    /// Reads the state of the schema, after the missing steps if they are to run. If it fails, no process of its connection is left on the
+    /// server, also if the caller's runtime ends now.
+    pub(crate) async fn find_schema(&self, update: bool) -> Result<Found, DatabaseError> {
         let (mut client, progress) = self.connector.connect_alone(HANDSHAKE_TIMEOUT).await?;
         let process = in_time(HANDSHAKE_TIMEOUT, ServerProcess::of(&client, progress)).await?;
-        let entering = schema::enter(&mut client, schema::STEPS);
-        self.liveness.attend_long(&process, &mut self.schema_waits.reporter(), entering).await??;
-        Ok(client)
+        let finding = async {
+            if update {
+                schema::enter(&mut client, schema::STEPS).await?;
+            }
+            let found = schema::find(&client).await.map_err(DatabaseError::from)?;
+            found.check(schema::STEPS.len())?;
+            Ok(found)
+        };
+        let found = self.liveness.attend_long(&process, &mut self.schema_waits.reporter(), finding).await;
+        if found.is_err() {
+            // `attend_long` does the same in a task, which the end of the runtime would stop.
+            let terminating = self.liveness.clone().terminate(process);
+            let _ = tokio::time::timeout(HANDSHAKE_TIMEOUT, terminating).await;
+        }
+        found?
     }
 
     /// A connection without prepared statements.

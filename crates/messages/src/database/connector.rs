@@ -5,6 +5,7 @@ use crate::database::connection_driver::{ConnectionDriver, Progress, observe};
 use crate::database::error::{DatabaseError, one_line};
 use crate::database::tls::{DatabaseTls, Encrypted};
 use crate::database::{environment, hosts};
+use crate::observe::limits::{Limit, LimitCounts};
 use net::ClientTls;
 use std::future::poll_fn;
 use std::path::Path;
@@ -14,6 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::task::JoinSet;
 use tokio_postgres::config::{ChannelBinding, Host, SslMode};
 use tokio_postgres::error::DbError;
@@ -38,11 +40,15 @@ const KEEPALIVE_OF_THE_LIBRARY: Duration = Duration::from_secs(2 * 60 * 60);
 /// must not hide the warning of [`WAIT_FOR_STANDBY`], nor end the connections of lanes that have no requests.
 const OPTIONS: &str = "-c synchronous_commit=on -c default_transaction_isolation=read\\ committed \
     -c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c enable_bitmapscan=off -c jit=off \
-    -c statement_timeout=30s -c idle_in_transaction_session_timeout=30s -c idle_session_timeout=0 \
+    -c enable_indexscan=on -c enable_indexonlyscan=on -c enable_nestloop=on -c enable_tidscan=on \
+    -c statement_timeout=30s -c lock_timeout=0 -c idle_in_transaction_session_timeout=30s -c idle_session_timeout=0 \
     -c client_min_messages=warning -c waystage.session=on";
 
 /// Whether the server has received these settings. A pooler drops them.
 const HAS_SETTINGS: &str = "SELECT current_setting('waystage.session', true) IS NOT DISTINCT FROM 'on'";
+/// Ends a limit for transactions, with which the server would end the connection. Versions before 17 refuse its name in the options.
+const NO_TRANSACTION_TIMEOUT: &str = ", CASE WHEN current_setting('waystage.session', true) = 'on' \
+    AND current_setting('transaction_timeout', true) <> '0' THEN set_config('transaction_timeout', '0', false) END";
 
 /// The function of PostgreSQL that waits for synchronous standbys. It warns if its wait was cancelled.
 const WAIT_FOR_STANDBY: &str = "SyncRepWaitForLSN";
@@ -53,12 +59,26 @@ pub(crate) struct Connector {
     /// One configuration for each host.
     hosts: Vec<Config>,
     tls: Option<DatabaseTls>,
+    /// The query with which each connection begins.
+    first_query: Arc<str>,
     /// The host that accepted the latest connection. All connections of the service try it first.
     latest_host: Arc<AtomicUsize>,
+    pub(crate) limits: Arc<LimitCounts>,
 }
 
 /// The notifications that a connection receives.
 pub(super) type Notifications = mpsc::Receiver<String>;
+
+/// The session settings with which the server notices a vanished host as soon as the service does. Otherwise its process keeps locks and an
+/// open transaction for as long as the server's kernel keeps the connection: by default more than two hours. No role needs a right for
+/// them, and for unix sockets they have no effect.
+fn keepalives_of_the_server() -> String {
+    let (pause, silence) = (KEEPALIVE.as_secs(), SILENT_PEER_TIMEOUT.as_secs());
+    format!(
+        "-c tcp_keepalives_idle={pause}s -c tcp_keepalives_interval={pause}s -c tcp_keepalives_count={KEEPALIVES} \
+         -c tcp_user_timeout={silence}s"
+    )
+}
 
 /// A connection, encrypted or not.
 enum Wire {
@@ -83,11 +103,10 @@ impl Connector {
             );
         }
         environment::complete(&mut config, &environment::of_process)?;
-        let options = match config.get_options() {
-            Some(theirs) => format!("{OPTIONS} {theirs}"),
-            None => OPTIONS.to_string(),
-        };
-        config.options(options);
+        let theirs = config.get_options().unwrap_or_default();
+        let limit = if theirs.contains("transaction_timeout") { "" } else { NO_TRANSACTION_TIMEOUT };
+        let first_query = format!("{HAS_SETTINGS}{limit}").into();
+        config.options(format!("{OPTIONS} {} {theirs}", keepalives_of_the_server()));
         if config.get_application_name().is_none() {
             config.application_name("waystage");
         }
@@ -126,7 +145,7 @@ impl Connector {
         };
         let mut hosts = hosts::each(&config)?;
         environment::add_passwords(&mut hosts, &environment::of_process)?;
-        Ok(Connector { hosts, tls, latest_host: Arc::default() })
+        Ok(Connector { hosts, tls, first_query, latest_host: Arc::default(), limits: Arc::default() })
     }
 
     /// A connection that transfers bytes only while its driver is driven.
@@ -147,7 +166,7 @@ impl Connector {
     /// The same, and the notifications that it receives, until either end of it is dropped.
     pub(super) async fn connect_listening(&self) -> Result<(Client, Progress, Notifications), DatabaseError> {
         let (client, wire) = self.open(HANDSHAKE_TIMEOUT).await?;
-        let (progress, notifications) = wire.forward_notifications();
+        let (progress, notifications) = wire.forward_notifications(self.limits.clone());
         Ok((client, progress, notifications))
     }
 
@@ -199,7 +218,7 @@ impl Connector {
         let (client, mut wire) = connected.map_err(DatabaseError::of_connection)?;
         // Here, so that another host is tried instead of a pooler. The query is a simple one: a pooler shares server connections, and a
         // statement that another client has prepared on one of them would make an extended query fail with an error that looks temporary.
-        let messages = wire.drive(client.simple_query(HAS_SETTINGS)).await??;
+        let messages = wire.drive(client.simple_query(&self.first_query)).await??;
         let has_settings =
             |message: &SimpleQueryMessage| matches!(message, SimpleQueryMessage::Row(row) if row.get(0) == Some("t"));
         if messages.iter().any(has_settings) { Ok((client, wire)) } else { Err(DatabaseError::Pooler) }
@@ -246,13 +265,15 @@ impl Wire {
         }
     }
 
-    /// Transfers bytes and forwards notifications. Notifications beyond the limit are dropped.
-    fn forward_notifications(mut self) -> (Progress, Notifications) {
+    /// Transfers bytes and forwards notifications. Notifications beyond the limit are dropped and counted.
+    fn forward_notifications(mut self, limits: Arc<LimitCounts>) -> (Progress, Notifications) {
         let (sender, receiver) = mpsc::channel(NOTIFICATIONS_MAX);
         let (transfer, progress) = observe(async move {
             while let Some(Ok(message)) = poll_fn(|context| self.poll_message(context)).await {
-                if let AsyncMessage::Notification(notification) = message {
-                    let _ = sender.try_send(notification.payload().to_string());
+                if let AsyncMessage::Notification(notification) = message
+                    && let Err(TrySendError::Full(_)) = sender.try_send(notification.payload().to_string())
+                {
+                    limits.reach(Limit::Notifications);
                 }
             }
         });

@@ -134,6 +134,11 @@ impl DatabaseError {
         }
     }
 
+    /// Whether the server has cancelled the statement, because of its timeout or for an operator.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        matches!(self, DatabaseError::Postgres(error) if error.code() == Some(&SqlState::QUERY_CANCELED))
+    }
+
     /// What is wrong with the server's storage, if that is the cause.
     pub(crate) fn storage_fault(&self) -> Option<StorageFault> {
         match self {

@@ -6,6 +6,7 @@ use crate::database::connection_driver::Progress;
 use crate::database::connector::Connector;
 use crate::database::error::DatabaseError;
 use crate::database::table_state::TableState;
+use crate::observe::limits::Limit;
 use std::fmt;
 use std::pin::pin;
 use std::str::FromStr;
@@ -320,7 +321,7 @@ impl Liveness {
 
     /// Terminates the process of a connection that was given up. Otherwise the server might keep the process, and the locks
     /// of its statement, for hours.
-    async fn terminate(self, process: ServerProcess) {
+    pub(super) async fn terminate(self, process: ServerProcess) {
         for _ in 0..TERMINATIONS {
             // After a failover, the process does not exist on the new server.
             if self
@@ -332,6 +333,7 @@ impl Liveness {
             }
             tokio::time::sleep(TERMINATE_AGAIN_AFTER).await;
         }
+        self.connector.limits.reach(Limit::Terminations);
     }
 
     /// Runs a statement on the connection for checks.
@@ -350,6 +352,9 @@ impl Liveness {
             _ => match self.connector.connect_alone(LOOK_UP_WITHIN).await {
                 Ok((client, _)) => client,
                 Err(error) => {
+                    if matches!(error, DatabaseError::Silent) {
+                        self.connector.limits.reach(Limit::Checks);
+                    }
                     *state = Some(LookUp::Failed(Instant::now(), error.refusal()));
                     return Err(error);
                 }
@@ -360,7 +365,26 @@ impl Liveness {
                 *state = Some(LookUp::Open(client));
                 Ok(result?)
             }
-            Err(_) => Err(DatabaseError::Silent),
+            Err(_) => {
+                self.connector.limits.reach(Limit::Checks);
+                Err(DatabaseError::Silent)
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With paused time, the clock advances whenever all tasks wait.
+    #[tokio::test(start_paused = true)]
+    async fn a_process_that_cannot_be_terminated_is_counted() {
+        let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let connector = Connector::parse(&format!("host=127.0.0.1 port={} user=me", closed.port()), None).unwrap();
+        let liveness = Liveness::new(connector, Duration::from_secs(10));
+        let (server, progress) = Default::default();
+        liveness.clone().terminate(ServerProcess { pid: 1, started: String::new(), server, progress }).await;
+        assert_eq!(liveness.connector.limits.reached()[Limit::Terminations as usize], 1);
     }
 }

@@ -2,6 +2,7 @@
 //! transaction elsewhere can keep in the indexes. docs/messages-design.md has the argument. Without a mark, pops only take longer.
 
 use crate::database::liveness::ServerId;
+use crate::observe::limits::{Limit, LimitCounts};
 use crate::path::work::{Message, Scope};
 use clock::Nanos;
 use std::collections::HashMap;
@@ -9,8 +10,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// Pairs of a queue and a receiver with a mark. Beyond this number, all marks are forgotten.
-const PAIRS_MAX: usize = 10_000;
 /// A missing or old mark is read again after this many messages were taken out, because other services may have taken out many more.
 const REFRESH_AFTER_WHEN_OLD: usize = 8;
 const OLD: Duration = Duration::from_millis(200);
@@ -59,6 +58,9 @@ pub(crate) struct StartIds {
 pub(crate) struct LowWaterMarks {
     /// Messages that are taken out before a mark is read again.
     refresh_after: usize,
+    /// Pairs of a queue and a receiver with a mark. Beyond this number, all marks are forgotten.
+    pairs_max: usize,
+    limits: Arc<LimitCounts>,
     state: Mutex<State>,
     pub(crate) stale: Notify,
 }
@@ -96,8 +98,8 @@ impl StartIds {
 }
 
 impl LowWaterMarks {
-    pub(crate) fn new(refresh_after: usize) -> Arc<LowWaterMarks> {
-        Arc::new(LowWaterMarks { refresh_after, state: Mutex::default(), stale: Notify::new() })
+    pub(crate) fn new(refresh_after: usize, pairs_max: usize, limits: Arc<LimitCounts>) -> Arc<LowWaterMarks> {
+        Arc::new(LowWaterMarks { refresh_after, pairs_max, limits, state: Mutex::default(), stale: Notify::new() })
     }
 
     /// Where a statement for this scope starts, over a connection to this server made at this time. A mark from before the connection is
@@ -124,6 +126,11 @@ impl LowWaterMarks {
         let mut state = self.lock();
         let before = state.stale.len();
         for message in messages {
+            let is_known = state.knows(&message.queue, &message.receiver);
+            if !is_known && state.pairs >= self.pairs_max {
+                *state = State::default();
+                self.limits.reach(Limit::LowWaterMarks);
+            }
             state.count_one(&message.queue, &message.receiver, self.refresh_after, now);
         }
         if state.stale.len() > before {
@@ -170,11 +177,12 @@ impl LowWaterMarks {
 }
 
 impl State {
+    fn knows(&self, queue: &str, receiver: &str) -> bool {
+        self.known.get(queue).is_some_and(|receivers| receivers.contains_key(receiver))
+    }
+
     fn count_one(&mut self, queue: &str, receiver: &str, refresh_after: usize, now: Nanos) {
-        if !self.known.get(queue).is_some_and(|receivers| receivers.contains_key(receiver)) {
-            if self.pairs >= PAIRS_MAX {
-                *self = State::default();
-            }
+        if !self.knows(queue, receiver) {
             self.pairs += 1;
             let receivers = self.known.entry(queue.to_string()).or_default();
             receivers.insert(receiver.to_string(), Entry { mark: UNKNOWN, taken: 0, is_listed: false });
@@ -217,7 +225,7 @@ mod tests {
 
     #[test]
     fn the_mark_is_read_again_after_enough_messages_were_removed() {
-        let all = LowWaterMarks::new(10);
+        let all = LowWaterMarks::new(10, 100, Arc::default());
         let now = Nanos(5) + OLD;
         (1..REFRESH_AFTER_WHEN_OLD).for_each(|_| all.count(&[message("")], now));
         all.count(&[message("me")], now);
@@ -252,8 +260,21 @@ mod tests {
     }
 
     #[test]
+    fn beyond_the_limit_all_marks_are_forgotten_and_read_again() {
+        let all = LowWaterMarks::new(1, 2, Arc::default());
+        let stale = || all.stale().iter().map(|(_, receiver, _)| receiver.clone()).collect::<Vec<_>>();
+        let forgotten = || all.limits.reached()[Limit::LowWaterMarks as usize];
+        ["a", "b", "a"].iter().for_each(|receiver| all.count(&[message(receiver)], Nanos(3)));
+        assert_eq!((stale(), forgotten()), (vec!["a".to_string(), "b".to_string()], 0));
+        all.count(&[message("c")], Nanos(3));
+        assert_eq!((stale(), forgotten()), (vec!["c".to_string()], 1));
+        all.count(&[message("a")], Nanos(3));
+        assert_eq!((stale(), forgotten()), (vec!["c".to_string(), "a".to_string()], 1));
+    }
+
+    #[test]
     fn a_mark_of_another_server_or_timeline_is_not_used() {
-        let all = LowWaterMarks::new(1);
+        let all = LowWaterMarks::new(1, 100, Arc::default());
         all.count(&[message("")], Nanos(3));
         let mark = LowWaterMark { server: SERVER, queue_id: 1, era: 0, low: 9, read_at: Nanos(5) };
         all.store(&all.stale(), [Some(mark)]);
@@ -261,15 +282,5 @@ mod tests {
         assert_eq!(start(ServerId { timeline: 2, ..SERVER }), StartIds::default());
         assert_eq!(start(ServerId { started_us: 8, ..SERVER }), StartIds::default());
         assert_eq!(start(SERVER).shared, 9, "the mark is kept for the other connection");
-    }
-
-    #[test]
-    fn the_number_of_known_marks_is_bounded() {
-        let all = LowWaterMarks::new(1);
-        for number in 0..=PAIRS_MAX {
-            all.count(&[message(&format!("r{number}"))], Nanos(1));
-        }
-        assert_eq!(all.stale().len(), 1);
-        assert_eq!(all.lock().pairs, 1);
     }
 }

@@ -5,6 +5,7 @@
 use crate::database::connection::Database;
 use crate::database::error::{DatabaseError, one_line};
 use crate::observe::journal::Journal;
+use crate::observe::limits::{Limit, LimitCounts};
 use crate::path::health::{BackgroundLoop, Health};
 use crate::path::long_polls::LongPolls;
 use clock::{Clock, Nanos};
@@ -25,7 +26,7 @@ const VALID_FOR: Duration = Duration::from_secs(5);
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// PostgreSQL's limit is 8000 bytes.
 const PAYLOAD_BYTES_MAX: usize = 7500;
-/// Queues of peers that are remembered.
+/// Queues of peers that are remembered; with more `long-polls`, as many as those.
 const QUEUES_MAX: usize = 10_000;
 
 /// What this service knows of its peers, and the notifications to send.
@@ -35,6 +36,7 @@ pub(crate) struct Peers {
     name: String,
     long_polls: Arc<LongPolls>,
     clock: Clock,
+    limits: Arc<LimitCounts>,
     state: Mutex<State>,
     has_outgoing: Notify,
 }
@@ -54,10 +56,10 @@ struct State {
 }
 
 impl Peers {
-    pub(crate) fn new(long_polls: Arc<LongPolls>, clock: Clock) -> Arc<Peers> {
+    pub(crate) fn new(long_polls: Arc<LongPolls>, clock: Clock, limits: Arc<LimitCounts>) -> Arc<Peers> {
         // Start time and process id make a name that no other service has, on any host.
         let name = format!("{:x}-{:x}", clock::unix_now(), std::process::id());
-        Arc::new(Peers { name, long_polls, clock, state: Mutex::default(), has_outgoing: Notify::new() })
+        Arc::new(Peers { name, long_polls, clock, limits, state: Mutex::default(), has_outgoing: Notify::new() })
     }
 
     /// A queue has changed. Wakes the polls of this service, and notifies peers that have polls there.
@@ -150,8 +152,14 @@ impl Peers {
                 let now = self.clock.now();
                 let mut state = self.lock();
                 state.polled_elsewhere.retain(|_, until| *until > now);
-                for queue in fields.take(QUEUES_MAX.saturating_sub(state.polled_elsewhere.len())) {
-                    state.polled_elsewhere.insert(queue.into(), now + VALID_FOR);
+                let most = QUEUES_MAX.max(self.long_polls.limit());
+                for queue in fields {
+                    // A known queue needs no room, so that it stays known.
+                    if state.polled_elsewhere.len() < most || state.polled_elsewhere.contains_key(queue) {
+                        state.polled_elsewhere.insert(queue.into(), now + VALID_FOR);
+                    } else {
+                        self.limits.reach(Limit::PeerQueues);
+                    }
                 }
             }
             _ => {}
@@ -207,8 +215,12 @@ mod tests {
     use super::*;
 
     fn services() -> [Arc<Peers>; 2] {
+        services_with(&Clock::monotonic())
+    }
+
+    fn services_with(clock: &Clock) -> [Arc<Peers>; 2] {
         ["a", "b"].map(|name| {
-            let all = Peers::new(LongPolls::new(10), Clock::monotonic());
+            let all = Peers::new(LongPolls::new(10), clock.clone(), Arc::default());
             Arc::new(Peers { name: name.into(), ..Arc::into_inner(all).unwrap() })
         })
     }
@@ -270,5 +282,26 @@ mod tests {
         for nonsense in ["", " ", "x", "x polled", "x other q", "b  polled q", "é changed q"] {
             services[0].receive(nonsense);
         }
+    }
+
+    #[test]
+    fn polls_stay_known_as_long_as_they_are_announced() {
+        const QUEUES: usize = QUEUES_MAX * 19 / 20;
+        let (clock, manual) = Clock::manual(Nanos(1));
+        let services = services_with(&clock);
+        let names: Vec<String> = (0..=QUEUES_MAX).map(|number| format!("q{number}")).collect();
+        for _ in 0..2 {
+            names[..QUEUES].iter().for_each(|name| services[1].announce_poll(name));
+            deliver(&services);
+            manual.advance(VALID_FOR - Duration::from_secs(1));
+        }
+        let counted = || services[0].limits.reached()[Limit::PeerQueues as usize];
+        let notified = || services[0].outgoing().iter().map(|text| text.split(' ').count() - 2).sum::<usize>();
+        names.iter().for_each(|name| services[0].notify(name));
+        assert_eq!((notified(), counted()), (QUEUES, 0));
+        names.iter().for_each(|name| services[1].announce_poll(name));
+        deliver(&services);
+        names.iter().for_each(|name| services[0].notify(name));
+        assert_eq!((notified(), counted()), (QUEUES_MAX, 1), "the limit");
     }
 }

@@ -42,7 +42,7 @@ const CASES: &[(&str, &str, i64)] = &[
     ("-- For each receiver, the queues", "'{bob}', '', 1000, NULL, 10000", 120_000),
     ("-- A page of the names", "'', 1000, NULL", 1200),
     ("-- A queue's settings and counts", "'q1', 10001", 45_000),
-    ("INSERT INTO queue (name) VALUES", "'new'", 60),
+    ("INSERT INTO queue (name) SELECT", "'new'", 60),
     ("-- Creates or changes a queue", "'new', NULL, NULL, NULL, NULL, NULL", 60),
     ("UPDATE queue SET deleted_at", "'q1'", 60),
     // A batch of 500 messages.

@@ -21,12 +21,18 @@ use tokio_postgres::types::ToSql;
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// The shortest pause, if another service has locked what is due.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
+/// The shortest pause between two full scans.
+const FULL_SCAN_PAUSE: Duration = Duration::from_millis(50);
 /// Rows in one statement.
 const BATCH: i64 = 500;
 /// The number of expired messages that one query finds.
 const EXPIRED_BATCH: i64 = 50_000;
 /// Between two full scans, scans start where the last full scan ended. Before that point there are only dead rows.
 const FULL_SCAN_EVERY_MS: i64 = 30_000;
+/// A full scan that takes no longer is repeated at once if it has left a late message behind.
+const CHEAP_SCAN: Duration = Duration::from_millis(5);
+/// A longer one is repeated after so many times its duration.
+const FULL_SCAN_PAUSES: u32 = 100;
 /// Longer than the statement timeout, so that everything that was running during the last full scan lies after its start.
 const OVERLAP_MS: i64 = 60_000;
 
@@ -46,10 +52,15 @@ const EXPIRED: &str = "SELECT ctid::text FROM message
 const DELETE_EXPIRED: &str = "DELETE FROM message WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM message WHERE ctid = ANY ($1::text[]::tid[]) AND (expires_at <= now()) IS TRUE FOR UPDATE SKIP LOCKED))";
 
-/// The database's time, and the time until the next message is due, in milliseconds.
+/// The database's time, and the time until the next message is due, in milliseconds; and whether a full scan has left a message behind that
+/// will soon be before the start of the other scans. Another transaction has locked it or its queue. Messages that the database refuses to
+/// move do not count.
 const NEXT: &str = "SELECT (extract(epoch FROM now()) * 1000)::bigint,
     (SELECT ceil(extract(epoch FROM due_at - now()) * 1000)::bigint
-     FROM invisible_message WHERE {in_scan} ORDER BY due_at LIMIT 1)";
+     FROM invisible_message WHERE {in_scan} ORDER BY due_at LIMIT 1),
+    CASE WHEN $1::bigint = 0 THEN EXISTS (
+        SELECT FROM invisible_message WHERE due_at <= now() - interval '30 seconds' AND id <> ALL ($6::bigint[])
+    ) ELSE false END";
 /// The condition of all three statements about messages that are due: not in the part with only dead rows, and not set aside. The first
 /// and the second array are queues whose returns are set aside, and the numbers of attempts below which a message returns. The third and
 /// the fourth are the same for moves to dead-letter queues. Looking a limit up in an array costs less for each row than a join.
@@ -78,8 +89,9 @@ pub(super) struct RedeliverySession {
     next: Statement,
     /// Where scans start, in milliseconds since 1970; 0 for a full scan.
     begin_ms: i64,
-    /// When the last full scan ended.
+    /// When the last full scan ended, and the time from then to the next one.
     full_scan_ms: i64,
+    full_scan_after_ms: i64,
     aside: SetAside,
     /// The time of the next query for expired messages.
     next_expiry: Instant,
@@ -153,6 +165,7 @@ impl RedeliverySession {
             next,
             begin_ms: 0,
             full_scan_ms: 0,
+            full_scan_after_ms: FULL_SCAN_EVERY_MS,
             aside,
             next_expiry,
         };
@@ -245,15 +258,41 @@ impl RedeliverySession {
         let Skipped { returns, burials, messages } = self.aside.current();
         let parameters: [&(dyn ToSql + Sync); 6] =
             [&self.begin_ms, &returns.0, &returns.1, &burials.0, &burials.1, &messages];
+        let began = Instant::now();
         let row = self.client.query_one(&self.next, &parameters).await?;
-        let (now_ms, due_ms): (i64, Option<i64>) = (row.get(0), row.get(1));
+        let (now_ms, due_ms, has_late): (i64, Option<i64>, bool) = (row.get(0), row.get(1), row.get(2));
         if self.begin_ms == 0 {
-            (self.begin_ms, self.full_scan_ms) = (now_ms - OVERLAP_MS, now_ms);
-        } else if !(0..FULL_SCAN_EVERY_MS).contains(&(now_ms - self.full_scan_ms)) {
+            let pause = full_scan_pause(has_late, began.elapsed());
+            (self.full_scan_ms, self.full_scan_after_ms) = (now_ms, pause);
+            self.begin_ms = if pause == 0 { 0 } else { now_ms - OVERLAP_MS };
+        } else if !(0..self.full_scan_after_ms).contains(&(now_ms - self.full_scan_ms)) {
             self.begin_ms = 0;
         }
         let due = due_ms.map_or(LONGEST_PAUSE, |ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0)));
+        let shortest = if self.begin_ms == 0 { FULL_SCAN_PAUSE } else { SHORTEST_PAUSE };
         let longest = self.aside.pause().unwrap_or(LONGEST_PAUSE);
-        Ok(due.clamp(SHORTEST_PAUSE, longest))
+        Ok(due.clamp(shortest, longest))
+    }
+}
+
+/// How long after a full scan the next one is due, in milliseconds. A late message must return soon after the lock has ended, but full scans
+/// past many dead rows must not delay other messages.
+fn full_scan_pause(has_late: bool, duration: Duration) -> i64 {
+    match has_late {
+        false => FULL_SCAN_EVERY_MS,
+        true if duration <= CHEAP_SCAN => 0,
+        true => i64::try_from((duration * FULL_SCAN_PAUSES).as_millis()).unwrap_or(i64::MAX).min(FULL_SCAN_EVERY_MS),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn full_scans_are_frequent_only_while_they_are_cheap_and_leave_a_late_message() {
+        let pauses = [1, 5, 6, 100, 1000].map(|ms| full_scan_pause(true, Duration::from_millis(ms)));
+        assert_eq!(pauses, [0, 0, 600, 10_000, FULL_SCAN_EVERY_MS]);
+        assert_eq!(full_scan_pause(false, Duration::from_millis(1)), FULL_SCAN_EVERY_MS);
     }
 }

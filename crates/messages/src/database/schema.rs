@@ -38,6 +38,10 @@ pub(crate) const STEPS: &[Step] = &[
 /// How often and after which pause a fence is tried before an older program counts as connected.
 const FENCE_ATTEMPTS: u32 = 10;
 const FENCE_PAUSE: Duration = Duration::from_millis(50);
+const NO_TIMEOUT: &str = "SET statement_timeout = 0";
+/// The server's process ends if the host of the program vanishes, also while it waits for a lock.
+const CHECK_CLIENT: &str = "SET client_connection_check_interval = '10s'";
+const DEFAULT_TIMEOUTS: &str = "RESET statement_timeout; RESET client_connection_check_interval";
 /// Locked while the schema is changed, because several services may start at once. The number is arbitrary but must stay the same.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(7294011736218)";
 /// The schema with the tables. Without tables, the one in which they will be created; none if the role can use no schema.
@@ -82,8 +86,23 @@ impl Found {
     }
 }
 
-/// Holds the fence for as long as this connection lasts, and runs the missing steps, all or none.
+/// Holds the fence for as long as this connection lasts, and runs the missing steps, all or none. A step may take as long as it needs on a
+/// large table, so every statement can wait as long for the step of another program.
 pub(crate) async fn enter(client: &mut Client, steps: &[Step]) -> Result<(), SchemaError> {
+    let (unlimited, checked) = tokio::join!(client.batch_execute(NO_TIMEOUT), client.batch_execute(CHECK_CLIENT));
+    unlimited?;
+    // A server whose operating system cannot check the connection meanwhile refuses the setting.
+    if let Err(error) = checked
+        && error.as_db_error().is_none()
+    {
+        return Err(error.into());
+    }
+    let entered = enter_and_update(client, steps).await;
+    client.batch_execute(DEFAULT_TIMEOUTS).await?;
+    entered
+}
+
+async fn enter_and_update(client: &mut Client, steps: &[Step]) -> Result<(), SchemaError> {
     let mut schema = hold_fence(client, steps.len()).await?;
     loop {
         // Checked without a transaction first, because nearly always there is nothing to do.
@@ -118,8 +137,6 @@ pub(crate) async fn find(client: &Client) -> Result<Found, tokio_postgres::Error
 /// Runs the missing steps, all or none.
 pub(crate) async fn migrate(client: &mut Client, steps: &[Step]) -> Result<(), SchemaError> {
     let transaction = client.transaction().await?;
-    // A step may take as long as it needs on a large table.
-    transaction.batch_execute("SET LOCAL statement_timeout = 0").await?;
     transaction.batch_execute(LOCK).await?;
     transaction.batch_execute(STAY).await?;
     transaction.batch_execute(CREATE).await?;

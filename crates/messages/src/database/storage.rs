@@ -11,6 +11,9 @@ pub(crate) const FAULT_LABELS: [&str; 5] = ["disk_full", "memory", "not_writable
 /// and EACCES become `insufficient_privilege`, EISDIR `wrong_object_type`, others `internal_error`.
 const STORAGE_SOURCES: [&str; 8] =
     ["md.c", "fd.c", "slru.c", "buffile.c", "copydir.c", "relmapper.c", "xlog.c", "storage.c"];
+/// The functions of PostgreSQL that look for the files of a database while a client connects. Other functions of their source files refuse
+/// roles.
+const CONNECTING_ROUTINES: [&str; 2] = ["InitPostgres", "ValidatePgVersion"];
 
 /// What is wrong with the server's storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +31,10 @@ impl StorageFault {
     pub(crate) fn of(error: &Error) -> Option<StorageFault> {
         let reported = error.as_db_error()?;
         let code = reported.code();
-        let is_of_a_file = || reported.file().is_some_and(|file| STORAGE_SOURCES.contains(&file));
+        let is_of_a_file = || {
+            reported.file().is_some_and(|file| STORAGE_SOURCES.contains(&file))
+                || reported.routine().is_some_and(|routine| CONNECTING_ROUTINES.contains(&routine))
+        };
         match code {
             code if *code == SqlState::DISK_FULL => Some(StorageFault::DiskFull),
             code if *code == SqlState::OUT_OF_MEMORY => Some(StorageFault::Memory),

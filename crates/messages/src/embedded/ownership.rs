@@ -10,6 +10,9 @@ use std::path::{Component, Path, PathBuf};
 const STICKY: u32 = 0o1000;
 const WRITABLE_BY_ALL: u32 = 0o002;
 const WRITABLE_BY_GROUP: u32 = 0o020;
+/// The attribute of a file that has an access control list.
+#[cfg(target_os = "linux")]
+const ACCESS_LIST: &str = "system.posix_acl_access";
 /// Only the owner can enter.
 const PRIVATE: u32 = 0o700;
 
@@ -28,14 +31,14 @@ pub(super) fn check(path: &Path, other: Option<u32>) -> Result<PathBuf, String> 
         let is_of_the_system = found.uid() == 0 && checked.parent() == Some(Path::new("/"));
         if found.is_symlink() && is_of_the_system {
             checked = fs::canonicalize(&checked).map_err(|error| format!("{}: {error}", checked.display()))?;
-        } else if let Some(problem) = problem(&found, other) {
+        } else if let Some(problem) = problem(&checked, &found, other) {
             return Err(format!("{} {problem}", checked.display()));
         }
     }
     Ok(checked)
 }
 
-fn problem(found: &Metadata, other: Option<u32>) -> Option<String> {
+fn problem(path: &Path, found: &Metadata, other: Option<u32>) -> Option<String> {
     let ours = rustix::process::geteuid().as_raw();
     if found.is_symlink() {
         return Some("is a symbolic link, which the service does not follow; use a directory".into());
@@ -54,6 +57,13 @@ fn problem(found: &Metadata, other: Option<u32>) -> Option<String> {
             "can be changed by every user; remove this permission (chmod o-w), or use another directory".into(),
         );
     }
+    // The mode of the group is the limit of all entries of the list.
+    if found.mode() & WRITABLE_BY_GROUP != 0 && has_access_list(path) {
+        return Some(
+            "can be changed by users in its access control list; remove the list (setfacl -b), or use another directory"
+                .into(),
+        );
+    }
     let users: Vec<u32> = other.into_iter().chain([ours]).collect();
     let is_open = found.mode() & WRITABLE_BY_GROUP != 0 && !groups::is_private(found.gid(), &users);
     is_open.then(|| {
@@ -63,6 +73,14 @@ fn problem(found: &Metadata, other: Option<u32>) -> Option<String> {
             found.gid()
         )
     })
+}
+
+/// Whether other users than the owner and the group can have permissions.
+fn has_access_list(path: &Path) -> bool {
+    #[cfg(target_os = "linux")]
+    return rustix::fs::lgetxattr_query(path, ACCESS_LIST).is_ok();
+    #[cfg(not(target_os = "linux"))]
+    return false;
 }
 
 /// Creates the directory if necessary, checks it and everything above it, and opens it. It may belong to the user `other`.
@@ -150,6 +168,29 @@ mod tests {
         assert!(open_directory(&place, None).is_ok(), "the group cannot change it");
         fs::set_permissions(&place, fs::Permissions::from_mode(0o1775)).unwrap();
         assert!(open_directory(&place, None).is_ok(), "the group can only add to it");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_directory_that_a_stranger_in_an_access_list_can_change_is_refused() {
+        use rustix::fs::{XattrFlags, setxattr};
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("project");
+        fs::create_dir(&place).unwrap();
+        // The version, and the entries as tag, permissions and user: owner, stranger, group, mask, others.
+        let entries = [(1, 7, u32::MAX), (2, 7, STRANGER), (4, 5, u32::MAX), (16, 7, u32::MAX), (32, 5, u32::MAX)];
+        let mut list = 2_u32.to_le_bytes().to_vec();
+        for (tag, permissions, user) in entries {
+            list.extend([u16::to_le_bytes(tag), u16::to_le_bytes(permissions)].concat());
+            list.extend(user.to_le_bytes());
+        }
+        if setxattr(&place, ACCESS_LIST, &list, XattrFlags::empty()).is_err() {
+            // This file system has no access control lists.
+            return;
+        }
+        assert!(refusal(&place.join("postgres")).contains("setfacl -b"));
+        fs::set_permissions(&place, fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(open_directory(&place, None).is_ok(), "the list permits nothing that the mode does not");
     }
 
     #[test]

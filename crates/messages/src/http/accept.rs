@@ -3,20 +3,18 @@
 
 use crate::config::ClientLimits;
 use crate::http::client_connection::{ClientConnection, UNSENT_BYTES};
+use crate::http::origin::Origin;
+use crate::http::routes::Routes;
 use crate::http::stream::{ObservedStream, SharedStream};
 use crate::observe::client_connections::{ClientConnections, HEAD, OpenConnection};
 use crate::observe::journal::Journal;
+use crate::observe::limits::{Limit, LimitCounts};
 use crate::path::caller::{AddressShares, Caller};
 use crate::path::client_socket::ClientSocket;
-use axum::Router;
-use axum::body::Body;
-use axum::http::{Request, Response};
 use clock::{Clock, Nanos};
-use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
-use hyper::service::Service;
+use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -47,7 +45,7 @@ connection: close\r\ncontent-length: 118\r\n\r\n\
 /// What every client connection needs.
 #[derive(Clone)]
 pub(crate) struct Acceptor {
-    pub(crate) router: Router,
+    pub(crate) routes: Routes,
     pub(crate) journal: Arc<Journal>,
     pub(crate) clock: Clock,
     pub(crate) clients: ClientLimits,
@@ -57,39 +55,6 @@ pub(crate) struct Acceptor {
     pub(crate) tls: Option<watch::Receiver<Arc<ServerConfig>>>,
     /// Becomes true when the service shuts down.
     pub(crate) shutdown: watch::Receiver<bool>,
-}
-
-/// The client connection of a request, and the number of the request on it.
-#[derive(Debug)]
-pub(crate) struct Origin {
-    pub(crate) client: Arc<ClientConnection>,
-    pub(crate) sequence: u32,
-}
-
-impl Drop for Origin {
-    /// The request has been answered or abandoned.
-    fn drop(&mut self) {
-        self.client.request_ended();
-    }
-}
-
-/// Attaches an `Origin` to every request.
-struct TaggedService {
-    inner: TowerToHyperService<Router>,
-    client: Arc<ClientConnection>,
-}
-
-impl Service<Request<Incoming>> for TaggedService {
-    type Response = Response<Body>;
-    type Error = std::convert::Infallible;
-    type Future = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Future;
-
-    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
-        let body_bytes = request.body().size_hint().exact();
-        let sequence = self.client.request_began(&request, body_bytes);
-        request.extensions_mut().insert(Arc::new(Origin { client: self.client.clone(), sequence }));
-        self.inner.call(request)
-    }
 }
 
 impl Acceptor {
@@ -110,11 +75,10 @@ impl Acceptor {
                             }
                             // A TLS client gets no reply, because the handshake would cost more than serving a request.
                             None if self.tls.is_some() => drop(stream),
-                            None => {
-                                if let Ok(permit) = refusals.clone().try_acquire_owned() {
-                                    tasks.spawn(refuse(stream, permit));
-                                }
-                            }
+                            None => match refusals.clone().try_acquire_owned() {
+                                Ok(permit) => drop(tasks.spawn(refuse(stream, permit, self.journal.limits.clone()))),
+                                Err(_) => self.journal.limits.reach(Limit::RefusalReplies),
+                            },
                         }
                     }
                     Err(_) => {
@@ -152,7 +116,7 @@ impl Acceptor {
 
     async fn serve_http<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: S, client: Arc<ClientConnection>) {
         let observed = ObservedStream { stream, client: client.clone(), refusal: None };
-        let service = TaggedService { inner: TowerToHyperService::new(self.router.clone()), client: client.clone() };
+        let service = service_fn(|request| self.routes.handle(Arc::new(Origin::of(&client, &request)), request));
         let mut builder = http1::Builder::new();
         // A request is not abandoned when the client closes its side: `ClientSocket` decides that for each type of work.
         builder.header_read_timeout(None).max_buf_size(BUFFER_BYTES).half_close(true);
@@ -216,7 +180,7 @@ impl DeadlineTimer {
 }
 
 /// Replies that there are too many connections, and waits until the client has read the reply.
-async fn refuse(mut stream: TcpStream, permit: OwnedSemaphorePermit) {
+async fn refuse(mut stream: TcpStream, permit: OwnedSemaphorePermit, limits: Arc<LimitCounts>) {
     let observed = async {
         stream.write_all(REFUSAL).await?;
         stream.shutdown().await?;
@@ -225,6 +189,8 @@ async fn refuse(mut stream: TcpStream, permit: OwnedSemaphorePermit) {
         std::io::Result::Ok(())
     };
     // A client that does not read within the timeout misses the reply.
-    let _ = tokio::time::timeout(REFUSAL_TIMEOUT, observed).await;
+    if tokio::time::timeout(REFUSAL_TIMEOUT, observed).await.is_err() {
+        limits.reach(Limit::RefusalReplies);
+    }
     drop(permit);
 }

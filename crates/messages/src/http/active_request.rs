@@ -1,6 +1,6 @@
 //! A request from its head to its reply. It ends exactly once: with a reply, or because the client closed the connection.
 
-use crate::http::accept::Origin;
+use crate::http::origin::Origin;
 use crate::http::problem::Problem;
 use crate::observe::measurements::{self, AnsweredRequest, Measurements};
 use crate::path::caller::Caller;

@@ -92,7 +92,7 @@ fn is_origin_of(scheme: &str, host: &Authority, origin: &str) -> bool {
 fn host(head: &Parts) -> Option<Authority> {
     let given = text(&head.headers, &header::HOST).map(|host| host.parse::<Authority>());
     match given {
-        // A host has no user name before it.
+        // `x@localhost` is not a host: browsers send no user name.
         Some(Ok(host)) if !host.as_str().contains('@') => Some(host),
         // A text that is not a host is not allowed.
         Some(_) => Some(Authority::from_static("invalid")),

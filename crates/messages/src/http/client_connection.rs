@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn a_client_that_sips_a_reply_has_a_deadline_and_one_that_reads_it_has_another_interval() {
         let (clock, manual) = Clock::manual(Nanos(1));
-        let journal = Arc::new(Journal::new(RecordSink::default()));
+        let journal = Arc::new(Journal::new(RecordSink::default(), Arc::default()));
         let client = ClientConnection::new(0, 1, Caller::default(), clock.clone(), journal);
         let clients =
             ClientLimits { unread_timeout: WINDOW, reply_rate_min: 10_000, ..crate::config::Config::default().clients };

@@ -2,9 +2,9 @@
 //! with the time of each stage. Knows no SQL.
 
 use crate::config::{ClientLimits, Limits};
-use crate::http::accept::Origin;
 use crate::http::active_request::ActiveRequest;
 use crate::http::browsers::Browsers;
+use crate::http::origin::Origin;
 use crate::http::problem::Problem;
 use crate::http::reply;
 use crate::http::tokens::{Grant, Tokens};
@@ -15,15 +15,13 @@ use crate::observe::journal::{Journal, server_timing};
 use crate::path::admit::Admission;
 use crate::path::health::Health;
 use crate::path::memory::{Memory, Reservation, Share};
-use crate::path::parse::request::{HttpRequest, ParsedRequest, ReplyFormat};
+use crate::path::parse::request::{HttpRequest, ParsedRequest, PathParameter, ReplyFormat};
 use crate::path::work::Work;
-use axum::body::{Body, Bytes, HttpBody};
-use axum::extract::Request;
+use axum::body::{Bytes, HttpBody};
 use axum::http::request::Parts;
-use axum::http::{HeaderName, HeaderValue, Method, header};
+use axum::http::{HeaderName, HeaderValue, Method, Request, header};
 use axum::response::Response;
 use clock::{Clock, Stage};
-use std::collections::HashMap;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -51,14 +49,17 @@ pub(crate) struct Service {
 }
 
 /// Handles one request, from its head to its response.
-pub(crate) async fn handle(
+pub(crate) async fn handle<B>(
     service: Arc<Service>,
     operation: Result<&'static Operation, Problem>,
-    path: HashMap<String, String>,
-    request: Request,
-) -> Response {
+    path: PathParameter,
+    origin: Arc<Origin>,
+    request: Request<B>,
+) -> Response
+where
+    B: HttpBody<Data = Bytes> + Unpin,
+{
     let (mut parts, body) = request.into_parts();
-    let Some(origin) = parts.extensions.remove::<Arc<Origin>>() else { return Problem::unknown_path().response() };
     let mut active = ActiveRequest::begin(origin);
     // The head decides whether the body is read: a body occupies memory that all clients share.
     let admitted = service.browsers.check(&parts).and_then(|()| {
@@ -66,7 +67,7 @@ pub(crate) async fn handle(
         let is_open = !parts.uri.path().starts_with("/v1");
         let grant = if is_open { Grant::default() } else { service.tokens.grant(&mut parts.headers)? };
         let operation = operation?;
-        grant.check_head(operation.permission, path.get("queue").map(String::as_str))?;
+        grant.check_head(operation.permission, path.get("queue"))?;
         // If the operation has no body, the head is the whole request.
         let is_whole = operation.body == Nothing;
         let parsed = is_whole.then(|| parse(&service, operation, &grant, &path, &parts, Bytes::new())).transpose()?;
@@ -100,6 +101,9 @@ pub(crate) async fn handle(
         }
         Err(problem) => (Err(problem), ReplyFormat::Bytes),
     };
+    if let Some(limit) = outcome.as_ref().err().and_then(|problem| problem.limit) {
+        service.journal.limits.refuse(limit);
+    }
     active.answered(outcome.as_ref().map(|(answer, _)| answer));
     let mut response = outcome.map_or_else(
         |problem| problem.response(),
@@ -126,7 +130,7 @@ fn parse(
     service: &Service,
     operation: &Operation,
     grant: &Grant,
-    path: &HashMap<String, String>,
+    path: &PathParameter,
     head: &Parts,
     body: Bytes,
 ) -> Result<ParsedRequest, Problem> {
@@ -140,8 +144,8 @@ fn parse(
 
 /// Reads the whole body and reserves memory for it. Fails if the body takes too long, is too large or finds no memory. A body whose
 /// announced length is too large is not read.
-async fn read_in_time(
-    body: Body,
+async fn read_in_time<B: HttpBody<Data = Bytes> + Unpin>(
+    body: B,
     head: &Parts,
     service: &Service,
     share: &Arc<Share>,
@@ -177,8 +181,8 @@ async fn read_in_time(
 }
 
 /// Reserves memory for each piece as it arrives, so that a client that announces a large body and sends nothing occupies no memory.
-async fn read_body(
-    mut body: Body,
+async fn read_body<B: HttpBody<Data = Bytes> + Unpin>(
+    mut body: B,
     limit: usize,
     mut reservation: Reservation,
 ) -> Result<(Bytes, Reservation), Problem> {

@@ -1,6 +1,7 @@
 //! Errors as clients receive them: RFC 9457 problem documents. The `type` is stable; title and detail can change.
 
 use crate::interface::problem_types;
+use crate::observe::limits::RequestLimit;
 use crate::observe::measurements::CLIENT_CLOSED;
 use crate::path::failure::Failure;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -24,6 +25,8 @@ pub(crate) struct Problem {
     challenge: Option<&'static str>,
     /// The limit that the `wait` of the request exceeded.
     longest_wait: Option<Duration>,
+    /// The limit that the request exceeded.
+    pub(crate) limit: Option<RequestLimit>,
 }
 
 impl Problem {
@@ -41,6 +44,7 @@ impl Problem {
             retry_after_s,
             challenge: None,
             longest_wait: None,
+            limit: None,
         }
     }
 
@@ -58,10 +62,15 @@ impl Problem {
         Problem::new(StatusCode::BAD_REQUEST, "invalid-request", "Invalid request", detail)
     }
 
+    /// The request exceeds a limit.
+    pub(crate) fn over(limit: RequestLimit, detail: impl Into<String>) -> Problem {
+        Problem { limit: Some(limit), ..Problem::invalid_request(detail) }
+    }
+
     /// The request would wait for longer than the limit.
     pub(crate) fn wait_too_long(longest: Duration) -> Problem {
-        let problem = Problem::invalid_request(format!("wait: the longest is {}", quantity::duration_text(longest)));
-        Problem { longest_wait: Some(longest), ..problem }
+        let detail = format!("wait: the longest is {}", quantity::duration_text(longest));
+        Problem { longest_wait: Some(longest), ..Problem::over(RequestLimit::LongPollLimit, detail) }
     }
 
     /// The message would be deleted before its delay ends.

@@ -46,7 +46,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_that_looks_like_a_refusal_is_written_as_it_is() {
-        let (clock, journal) = (Clock::monotonic(), Arc::new(Journal::new(RecordSink::default())));
+        let (clock, journal) = (Clock::monotonic(), Arc::new(Journal::new(RecordSink::default(), Arc::default())));
         let client = Arc::new(ClientConnection::new(0, 0, Caller::default(), clock, journal));
         let text = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
         for is_body in [false, true] {

@@ -1,10 +1,13 @@
-//! The routes, made from the table of operations. Constant pages and metrics are answered here, all other requests in `handle`.
+//! The routes of the HTTP framework, made from the table of operations. Constant pages and metrics are answered here, all other requests in
+//! `handle`. Frequent requests do not come here: see `routes`.
 
 use crate::http::handle::{Service, handle};
+use crate::http::origin::Origin;
 use crate::http::problem::Problem;
 use crate::interface::operation::{Handler, Method, Operation};
 use crate::interface::{openapi, page, table};
 use crate::observe::metrics::{self, MetricsSnapshot};
+use crate::path::parse::request::PathParameter;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::PathRejection;
@@ -36,7 +39,7 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    fn has(self, handler: Handler) -> bool {
+    pub(super) fn has(self, handler: Handler) -> bool {
         match (self, handler) {
             (Part::All, _) | (_, Handler::Alive) => true,
             (Part::Clients, _) => matches!(handler, Handler::Work(_)),
@@ -46,7 +49,7 @@ impl Part {
 }
 
 /// The router with the operations of the table in this part.
-pub(crate) fn router(service: Arc<Service>, part: Part) -> Router {
+pub(super) fn router(service: Arc<Service>, part: Part) -> Router {
     let text = openapi::text(&service.limits, !service.tokens.is_empty());
     let page = page::html(&serde_json::from_str(&text).unwrap_or_default());
     let (text, page) = (Bytes::from(text), Bytes::from(page));
@@ -117,9 +120,17 @@ fn at(
     operation: Result<&'static Operation, fn() -> Problem>,
 ) -> impl Fn(State<Arc<Service>>, Names, Request) -> ResponseFuture + Clone {
     move |State(service): State<Arc<Service>>, names: Names, request: Request| -> ResponseFuture {
+        let mut names = names.map_or_else(|_| HashMap::new(), |Path(names)| names);
+        let known = operation.ok().and_then(Operation::path_parts);
         // A path that cannot be decoded yields no names, and parsing then reports the missing name.
-        let path = names.map_or_else(|_| HashMap::new(), |Path(path)| path);
-        Box::pin(handle(service, operation.map_err(|problem| problem()), path, request))
+        let path = known.and_then(|(_, name, _)| Some(PathParameter { name, value: names.remove(name)? }));
+        let operation = operation.map_err(|problem| problem());
+        Box::pin(async move {
+            match request.extensions().get::<Arc<Origin>>().cloned() {
+                Some(origin) => handle(service, operation, path.unwrap_or_default(), origin, request).await,
+                None => Problem::unknown_path().response(),
+            }
+        })
     }
 }
 
@@ -151,6 +162,8 @@ async fn metrics_page(State(service): State<Arc<Service>>, mut headers: HeaderMa
         queues: admission.dispatcher.queue_lengths(),
         polls: admission.long_polls.len(),
         refused: [queue, quota, memory, share, admission.long_polls.refused()],
+        refused_alone: service.journal.limits.refused(),
+        limits_reached: service.journal.limits.reached(),
         loop_ages: service.health.ages(),
         memory: [service.memory.reserved_bytes(), service.memory.limit()],
         process: Process::now(),

@@ -147,6 +147,14 @@ pub(crate) const fn reply(status: u16, content: Content, description: &'static s
 }
 
 impl Operation {
+    /// The parts of the path around its parameter: what is before it, its name, and what follows. None without a parameter; no path has
+    /// more than one.
+    pub(crate) fn path_parts(&self) -> Option<(&'static str, &'static str, &'static str)> {
+        let (before, rest) = self.path.split_once('{')?;
+        let (name, after) = rest.split_once('}')?;
+        Some((before, name, after))
+    }
+
     /// The problem types that the operation can return.
     pub(crate) fn problems(&self) -> Vec<&'static str> {
         let Handler::Work(_) = self.handler else { return self.problems.to_vec() };

@@ -2,21 +2,17 @@
 
 use crate::database::storage::FAULT_LABELS;
 use crate::observe::client_connections::{ClientConnectionCounts, TIMEOUTS};
-use crate::observe::journal::{Counts, DUE_OUTCOMES, OPERATION_LABELS, SERIES, intervals};
+use crate::observe::journal::{Counts, DUE_OUTCOMES, intervals};
+use crate::observe::limits::{LIMIT_LABELS, REQUEST_LIMIT_LABELS};
+use crate::observe::stage_times::{BOUNDS_US, OPERATION_LABELS, SERIES};
 use crate::path::health::LOOP_LABELS;
 use crate::path::lane_connections::LaneState;
 use clock::Process;
 use std::fmt::Write;
 use std::time::Duration;
 
-/// Upper bounds of the histogram buckets in microseconds, the same as in the proxy.
-const BOUNDS_US: [u64; 21] = [
-    1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000,
-    1_000_000, 2_000_000, 5_000_000,
-];
-
-/// The label `limit` of refused requests: the settings that limit them.
-const LIMITS: [&str; 5] = ["queue", "queue-per-sender", "memory", "memory-per-client", "long-polls"];
+/// The label `limit` of requests that were refused because there were too many: the settings that limit them.
+const LOAD_LIMITS: [&str; 5] = ["queue", "queue-per-sender", "memory", "memory-per-client", "long-polls"];
 
 /// Everything that the page shows.
 #[derive(Debug)]
@@ -29,8 +25,12 @@ pub(crate) struct MetricsSnapshot {
     pub(crate) lanes: Vec<(String, LaneState)>,
     /// The length of each job queue.
     pub(crate) queues: Vec<(String, usize)>,
-    /// Requests that were refused, by [`LIMITS`].
-    pub(crate) refused: [u64; LIMITS.len()],
+    /// Requests that were refused, by [`LOAD_LIMITS`].
+    pub(crate) refused: [u64; LOAD_LIMITS.len()],
+    /// Requests that were refused, by [`REQUEST_LIMIT_LABELS`].
+    pub(crate) refused_alone: [u64; REQUEST_LIMIT_LABELS.len()],
+    /// How often other limits were reached, by [`LIMIT_LABELS`].
+    pub(crate) limits_reached: [u64; LIMIT_LABELS.len()],
     pub(crate) polls: usize,
     /// How long ago each background loop finished a round.
     pub(crate) loop_ages: Option<[Duration; LOOP_LABELS.len()]>,
@@ -44,7 +44,7 @@ pub(crate) fn page(snapshot: &MetricsSnapshot) -> String {
     let MetricsSnapshot { counts, queues, polls, .. } = snapshot;
     let mut page = String::with_capacity(64 << 10);
     head(&mut page, "waystage_messages_requests_total", "counter", "Requests by operation and HTTP status.");
-    for ((kind, status), number) in &counts.requests {
+    for (kind, status, number) in &counts.requests {
         line(
             &mut page,
             "waystage_messages_requests_total",
@@ -107,7 +107,13 @@ pub(crate) fn page(snapshot: &MetricsSnapshot) -> String {
     }
     let name = "waystage_messages_refused_total";
     head(&mut page, name, "counter", "Requests that were refused because a limit was reached.");
-    for (limit, number) in LIMITS.iter().zip(snapshot.refused) {
+    let alone = REQUEST_LIMIT_LABELS.iter().zip(snapshot.refused_alone);
+    for (limit, number) in LOAD_LIMITS.iter().zip(snapshot.refused).chain(alone) {
+        line(&mut page, name, &format!("limit=\"{limit}\""), &number);
+    }
+    let name = "waystage_messages_limits_reached_total";
+    head(&mut page, name, "counter", "Statements, requests, notifications and the like that reached another limit.");
+    for (limit, number) in LIMIT_LABELS.iter().zip(snapshot.limits_reached) {
         line(&mut page, name, &format!("limit=\"{limit}\""), &number);
     }
     head(&mut page, "waystage_messages_long_polls", "gauge", "Requests that wait for messages.");
@@ -141,19 +147,18 @@ fn stages(page: &mut String, counts: &Counts) {
         let series = intervals().map(|(index, interval)| (index, interval.name)).chain([(SERIES - 1, "total")]);
         for (index, stage) in series {
             let times = &all[index];
-            if times.histogram.is_empty() {
+            let count = times.count();
+            if count == 0 {
                 continue;
             }
             let labels = format!("operation=\"{kind}\",stage=\"{stage}\"");
-            for bound_us in BOUNDS_US {
-                let below = times.histogram.count_between(0, bound_us * 1000);
+            for (bound_us, below) in BOUNDS_US.into_iter().zip(times.up_to_bounds()) {
                 let bound_s = bound_us as f64 / 1e6;
                 line(page, &format!("{name}_bucket"), &format!("{labels},le=\"{bound_s}\""), &below);
             }
-            let all = times.histogram.len();
-            line(page, &format!("{name}_bucket"), &format!("{labels},le=\"+Inf\""), &all);
+            line(page, &format!("{name}_bucket"), &format!("{labels},le=\"+Inf\""), &count);
             line(page, &format!("{name}_sum"), &labels, &(times.sum_ns as f64 / 1e9));
-            line(page, &format!("{name}_count"), &labels, &all);
+            line(page, &format!("{name}_count"), &labels, &count);
         }
     }
 }
@@ -234,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_page_has_every_family_and_cumulative_buckets() {
-        let journal = Journal::new(RecordSink::default());
+        let journal = Journal::new(RecordSink::default(), Arc::default());
         let mut clock = StageClock::started(Nanos(1));
         clock.stamp(Stage::Replied, Nanos(3_000_001));
         clock.finish();
@@ -249,6 +254,8 @@ mod tests {
             ],
             queues: vec![("0".into(), 3), ("lists".into(), 0)],
             refused: [1, 2, 3, 4, 5],
+            refused_alone: [6; 6],
+            limits_reached: [7; 18],
             polls: 7,
             loop_ages: Some([Duration::from_millis(1500); 4]),
             memory: [3, 9],
@@ -260,6 +267,8 @@ mod tests {
             "waystage_messages_lane_connections{queue=\"keyed\"} 0",
             "waystage_messages_lane_stuck_seconds{queue=\"0\"} 2.5",
             "waystage_messages_refused_total{limit=\"memory-per-client\"} 4",
+            "waystage_messages_refused_total{limit=\"lease-limit\"} 6",
+            "waystage_messages_limits_reached_total{limit=\"lock-timeout\"} 7",
             "waystage_messages_long_polls 7",
             "waystage_messages_loop_age_seconds{loop=\"redelivery\"} 1.5",
             "waystage_messages_buffered_bytes_max 9",

@@ -4,7 +4,8 @@ use crate::config::RecordsConfig;
 use clock::Clock;
 use records::{Program, Row, RowSender, Writer, WriterTotals, is_sampled};
 use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// The longest time for which records are collected before they are passed on.
@@ -14,6 +15,7 @@ pub(crate) const FLUSH_INTERVAL: Duration = Duration::from_millis(100);
 #[derive(Debug, Default)]
 pub(crate) struct RecordSink {
     sender: Option<Mutex<Option<RowSender>>>,
+    dropped: Arc<AtomicU64>,
 }
 
 /// The record file, which `close` completes.
@@ -27,8 +29,12 @@ impl RecordSink {
     pub(crate) fn begin(config: Option<&RecordsConfig>, clock: &Clock) -> io::Result<(RecordSink, RecordFile)> {
         let Some(config) = config else { return Ok((RecordSink::default(), RecordFile::default())) };
         let writer = Writer::create(&config.directory, Program::Messages, config.sample, clock)?;
-        let sender = Some(Mutex::new(Some(writer.sender())));
-        Ok((RecordSink { sender }, RecordFile { writer: Some(writer) }))
+        let sink = RecordSink::of(&writer);
+        Ok((sink, RecordFile { writer: Some(writer) }))
+    }
+
+    fn of(writer: &Writer) -> RecordSink {
+        RecordSink { sender: Some(Mutex::new(Some(writer.sender()))), dropped: writer.dropped() }
     }
 
     /// Stores the record of a request if the request belongs to the sample.
@@ -45,11 +51,9 @@ impl RecordSink {
         self.with(RowSender::flush);
     }
 
-    /// Records dropped because the disk was too slow.
+    /// Records dropped because the disk was too slow. Takes no lock.
     pub(crate) fn dropped(&self) -> u64 {
-        let mut dropped = 0;
-        self.with(|sender| dropped = sender.dropped());
-        dropped
+        self.dropped.load(Ordering::Relaxed)
     }
 
     /// No more records will follow.
@@ -90,7 +94,7 @@ mod tests {
     fn a_full_disk_delays_no_request() {
         let header = Header::new(Program::Messages, 1, Nanos(1), 1);
         let writer = Writer::begin(PathBuf::from("/dev/full"), &header).unwrap();
-        let rows = RecordSink { sender: Some(Mutex::new(Some(writer.sender()))) };
+        let rows = RecordSink::of(&writer);
         let file = RecordFile { writer: Some(writer) };
         for sequence in 0..100_000 {
             rows.push(&Row { sequence, ..Row::default() }, &[1; clock::STAGES]);

@@ -6,6 +6,7 @@ use crate::database::error::{explain, is_about_rows, is_about_tables, is_outdate
 use crate::database::liveness::LockWait;
 use crate::database::low_water::{LowWaterMarks, StartIds};
 use crate::database::storage::StorageFault;
+use crate::observe::limits::{Limit, LimitCounts};
 use crate::path::batch::{FetchJobs, JobBatch, distribute};
 use crate::path::failure::Failure;
 use crate::path::lease::{LeaseAction, LeaseRequest};
@@ -50,18 +51,30 @@ pub(crate) struct Served {
 /// Statements that run at the same time.
 type Running<'w> = Vec<Pin<Box<dyn Future<Output = ()> + Send + 'w>>>;
 
-/// Runs everything in the batch and answers every job.
+/// Runs everything in the batch and answers every job. Statements that wait too long for a lock are counted as `lock_limit`.
 pub(crate) async fn serve(
     session: &DatabaseSession,
     low_water_marks: &LowWaterMarks,
     memory: &Arc<Memory>,
     batch: JobBatch,
     clock: &Clock,
+    (limits, lock_limit): (&LimitCounts, Limit),
 ) -> Served {
     let (is_over, has_timed_out) = (AtomicBool::new(false), AtomicBool::new(false));
     let (table_lock, refusal, storage) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-    let worker =
-        Worker { session, low_water_marks, memory, clock, is_over, has_timed_out, table_lock, refusal, storage };
+    let worker = Worker {
+        session,
+        low_water_marks,
+        memory,
+        clock,
+        limits,
+        lock_limit,
+        is_over,
+        has_timed_out,
+        table_lock,
+        refusal,
+        storage,
+    };
     let mut running = worker.statements(batch);
     poll_fn(|context| {
         running.retain_mut(|statement| statement.as_mut().poll(context).is_pending());
@@ -88,6 +101,9 @@ struct Worker<'s> {
     low_water_marks: &'s LowWaterMarks,
     memory: &'s Arc<Memory>,
     clock: &'s Clock,
+    limits: &'s LimitCounts,
+    /// How a wait for a lock is counted.
+    lock_limit: Limit,
     is_over: AtomicBool,
     has_timed_out: AtomicBool,
     table_lock: OnceLock<LockWait>,
@@ -129,7 +145,7 @@ impl Worker<'_> {
         let sent = self.clock.now();
         let sends: Vec<&SendRequest> = jobs.iter().filter_map(send_request).collect();
         let outcome = self.session.statements.send(&self.session.client, &sends).await;
-        self.stamp(jobs.iter_mut(), sent);
+        self.finish(jobs.iter_mut(), sent, outcome.as_ref().err());
         match outcome {
             Ok(ids) => {
                 for (job, ids) in jobs.into_iter().zip(ids) {
@@ -150,7 +166,7 @@ impl Worker<'_> {
         let sent = self.clock.now();
         let sends: Vec<&SendRequest> = jobs.iter().filter_map(send_request).collect();
         let outcome = self.session.statements.send_with(&self.session.client, &sends).await;
-        self.stamp(jobs.iter_mut(), sent);
+        self.finish(jobs.iter_mut(), sent, outcome.as_ref().err());
         if let Err(error) = &outcome
             && is_locked(error)
             && jobs.iter().all(has_key)
@@ -179,7 +195,7 @@ impl Worker<'_> {
                     Box::pin(self.repeat(job)).await;
                 }
             }
-            // Another transaction has locked one of the keys, or the database refuses a message. Only the send with it may fail.
+            // Another transaction has locked one of the keys, or the database refuses a message. Only the send with this key or message fails.
             Err(error)
                 if jobs.len() > 1 && (is_about_rows(&error) || is_locked(&error) && jobs.iter().all(has_key)) =>
             {
@@ -199,7 +215,9 @@ impl Worker<'_> {
     /// in progress when it was looked up.
     async fn repeat(&self, job: Job) {
         let Some(send) = send_request(&job) else { return };
-        match self.session.statements.is_key_used(&self.session.client, send).await {
+        let outcome = self.session.statements.is_key_used(&self.session.client, send).await;
+        self.finish([], Nanos::UNSET, outcome.as_ref().err());
+        match outcome {
             Ok(false) => job.end(Err(Failure::NeverVisible)),
             Ok(true) => self.send_with(vec![job]).await,
             Err(error) if is_locked(&error) => job.end(Err(Failure::KeyLocked)),
@@ -221,8 +239,9 @@ impl Worker<'_> {
     async fn apply_lease_action(&self, action: LeaseAction, mut jobs: Vec<Job>) {
         let sent = self.clock.now();
         let requests: Vec<&LeaseRequest> = jobs.iter().filter_map(lease_request).collect();
-        let (all, error) = self.session.statements.apply_lease_action(&self.session.client, action, &requests).await;
-        self.stamp(jobs.iter_mut(), sent);
+        let (all, error) =
+            self.session.statements.apply_lease_action(&self.session.client, action, &requests, self.limits).await;
+        self.finish(jobs.iter_mut(), sent, error.as_ref());
         let mut undecided = Vec::new();
         for (job, outcome) in jobs.into_iter().zip(all) {
             match (&error, lease_request(&job)) {
@@ -265,7 +284,7 @@ impl Worker<'_> {
             let (client, leases_ms) = (&self.session.client, leases_ms.as_deref());
             let outcome = self.session.statements.take(client, &merged, &starts, leases_ms).await;
             let mut jobs = fetches.into_jobs();
-            self.stamp(jobs.iter_mut().flatten(), sent);
+            self.finish(jobs.iter_mut().flatten(), sent, outcome.as_ref().err());
             let all = match outcome {
                 Ok(all) => all,
                 Err(error) if jobs.len() > 1 && is_about_rows(&error) => {
@@ -282,6 +301,9 @@ impl Worker<'_> {
                 if found.is_contended && attempt < TRIES {
                     jobs.into_iter().for_each(|job| fetches.push(job));
                 } else {
+                    if found.is_contended {
+                        self.limits.reach(Limit::FetchTries);
+                    }
                     answer_jobs(jobs, found, self.memory);
                 }
             }
@@ -293,7 +315,7 @@ impl Worker<'_> {
         let sent = self.clock.now();
         let outcome = self.session.statements.peek(&self.session.client, &merged).await;
         let mut jobs = fetches.into_jobs();
-        self.stamp(jobs.iter_mut().flatten(), sent);
+        self.finish(jobs.iter_mut().flatten(), sent, outcome.as_ref().err());
         match outcome {
             Ok(all) => {
                 for (jobs, found) in jobs.into_iter().zip(all) {
@@ -319,6 +341,7 @@ impl Worker<'_> {
     /// locks, the others fail with the same error.
     fn next_alone(&self, jobs: &mut IntoIter<Job>, began: Nanos, error: &Error) -> Option<Job> {
         if is_locked(error) && jobs.len() > 0 && self.clock.now().after(began) >= ONE_BY_ONE_MAX {
+            self.limits.reach_for(Limit::LockWaits, jobs.len());
             self.fail(jobs, error);
             return None;
         }
@@ -347,8 +370,13 @@ impl Worker<'_> {
         }
     }
 
-    /// Records when the statement of these jobs was sent, and that it is answered now.
-    fn stamp<'j>(&self, jobs: impl Iterator<Item = &'j mut Job>, sent: Nanos) {
+    /// A statement has ended, perhaps with an error. Records for its jobs when it was sent, and that it is answered now.
+    fn finish<'j>(&self, jobs: impl IntoIterator<Item = &'j mut Job>, sent: Nanos, error: Option<&Error>) {
+        match error.and_then(Error::code) {
+            Some(&SqlState::LOCK_NOT_AVAILABLE) => self.limits.reach(self.lock_limit),
+            Some(&SqlState::QUERY_CANCELED) => self.limits.reach(Limit::StatementTimeout),
+            _ => {}
+        }
         let now = self.clock.now();
         for job in jobs {
             job.measurements.stamp(Stage::Sent, sent);

@@ -6,6 +6,7 @@ use crate::database::connection::Database;
 use crate::database::low_water::LowWaterMarks;
 use crate::database::low_water_reader;
 use crate::observe::journal::Journal;
+use crate::observe::limits::Limit;
 use crate::path::health::Health;
 use crate::path::lane::Lane;
 use crate::path::lane_connections::LaneConnections;
@@ -22,9 +23,9 @@ use tokio::task::JoinHandle;
 const LISTS: &str = "lists";
 const KEYED: &str = "keyed";
 /// A statement fails after this time if another transaction has locked its table or its rows.
-const LOCK_TIMEOUT: &str = "5s";
+const LOCK_TIMEOUT: (&str, Limit) = ("5s", Limit::LockTimeout);
 /// The same for a send whose key is locked.
-const KEY_LOCK_TIMEOUT: &str = "500ms";
+const KEY_LOCK_TIMEOUT: (&str, Limit) = ("500ms", Limit::KeyLockTimeout);
 
 /// The job queues, whose lanes run as tasks.
 #[derive(Debug)]
@@ -49,7 +50,8 @@ impl Dispatcher {
         health: &Arc<Health>,
     ) -> (Dispatcher, Vec<JoinHandle<()>>) {
         let limits = &config.limits;
-        let low_water_marks = LowWaterMarks::new(config.low_water_refresh_after);
+        let low_water_marks =
+            LowWaterMarks::new(config.low_water_refresh_after, limits.low_water_marks, journal.limits.clone());
         tokio::spawn(low_water_reader::run(
             low_water_marks.clone(),
             database.clone(),
@@ -71,9 +73,10 @@ impl Dispatcher {
             taken_messages: limits.statement_messages,
             taken_bytes: limits.statement_bytes,
         };
-        let queues: Vec<_> = (0..queues).map(|_| Arc::new(JobQueue::new(bounds))).collect();
+        let queues: Vec<_> = (0..queues).map(|_| Arc::new(JobQueue::new(bounds, journal.limits.clone()))).collect();
         // One connection each. A batch executes equal requests with one statement.
-        let [lists, keyed] = [(); 2].map(|()| Arc::new(JobQueue::new(Bounds { taken_requests: usize::MAX, ..bounds })));
+        let bounds = Bounds { taken_requests: usize::MAX, ..bounds };
+        let [lists, keyed] = [(); 2].map(|()| Arc::new(JobQueue::new(bounds, journal.limits.clone())));
         let lane = |number: usize, label: &str, queue: &Arc<JobQueue>, connections: Arc<LaneConnections>| Lane {
             number: u16::try_from(number).unwrap_or(u16::MAX),
             queue: queue.clone(),
@@ -111,7 +114,7 @@ impl Dispatcher {
             taken_messages: 0,
             taken_bytes: 0,
         };
-        let [lists, keyed] = [(); 2].map(|()| Arc::new(JobQueue::new(bounds)));
+        let [lists, keyed] = [(); 2].map(|()| Arc::new(JobQueue::new(bounds, Arc::default())));
         let null = Some(NullDatabase::new(body_bytes, memory.clone(), clock.clone()));
         Dispatcher { queues: Vec::new(), lists, keyed, null }
     }
@@ -163,6 +166,7 @@ fn lane_of(key: &str, lanes: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::path::work::{FetchRequest, NewMessage, Page, Scope, SendRequest, Work};
 
     #[test]
     fn names_spread_over_lanes() {
@@ -171,5 +175,41 @@ mod tests {
             counts[lane_of(&format!("queue-{number}"), 4)] += 1;
         }
         assert!(counts.iter().all(|count| (150..350).contains(count)), "{counts:?}");
+    }
+
+    /// Lists, looks and changes of queues, and fetches by sender do not use the lanes of messages.
+    #[test]
+    fn work_that_can_be_slow_has_a_lane_of_its_own() {
+        let fetch = |queue: &str, sender: &str| FetchRequest {
+            scope: Scope { queue: queue.into(), receiver: "bob".into(), sender: sender.into() },
+            count: 1,
+        };
+        let send = |key: &str| {
+            let message = NewMessage { receiver: "bob".into(), body: Vec::new(), delay_ms: 0, expiry_ms: 0 };
+            Work::Send(SendRequest {
+                queue: "q".into(),
+                sender: "alice".into(),
+                messages: vec![message],
+                key: key.into(),
+            })
+        };
+        for (work, destination) in [
+            (send(""), Destination::Queue),
+            (send("key"), Destination::Keyed),
+            (Work::Pop(fetch("q", "")), Destination::Queue),
+            (Work::Peek(fetch("q", "")), Destination::Queue),
+            (Work::Receive(fetch("q", ""), 0), Destination::Queue),
+            (Work::Pop(fetch("", "alice")), Destination::Lists),
+            (Work::Pop(fetch("q", "alice")), Destination::Lists),
+            (Work::Peek(fetch("", "alice")), Destination::Lists),
+            (Work::Receive(fetch("q", "alice"), 0), Destination::Lists),
+            (Work::WaitingQueues("bob".into(), Page::default()), Destination::Lists),
+            (Work::ListQueues(Page::default()), Destination::Lists),
+            (Work::ShowQueue("q".into()), Destination::Lists),
+            (Work::CreateQueue("q".into(), None), Destination::Lists),
+            (Work::DeleteQueue("q".into()), Destination::Lists),
+        ] {
+            assert_eq!(work.destination(), destination, "{work:?}");
+        }
     }
 }

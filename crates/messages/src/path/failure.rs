@@ -46,7 +46,7 @@ pub(crate) enum Failure {
     #[error("the database reports a temporary error: {0}")]
     DatabaseError(String),
     /// Nothing was changed. The role lacks a privilege, or a table is missing or was changed.
-    #[error("the database refuses this until an operator mends it: {0}")]
+    #[error("the database refuses this until an operator repairs it: {0}")]
     Refused(String),
     /// Nothing was changed. The database has damaged data, which an operator must restore.
     #[error("{0}")]

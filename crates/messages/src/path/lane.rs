@@ -8,6 +8,7 @@ use crate::database::error::DatabaseError;
 use crate::database::liveness::LockWait;
 use crate::database::low_water::LowWaterMarks;
 use crate::observe::journal::Journal;
+use crate::observe::limits::Limit;
 use crate::path::answer;
 use crate::path::batch::JobBatch;
 use crate::path::failure::Failure;
@@ -62,8 +63,8 @@ pub(crate) struct Lane {
     pub(crate) body_bytes: usize,
     pub(crate) clock: Clock,
     pub(crate) journal: Arc<Journal>,
-    /// How long a statement waits for another transaction's lock, in PostgreSQL's notation.
-    pub(crate) lock_timeout: &'static str,
+    /// How long a statement waits for another transaction's lock, in PostgreSQL's notation, and how this limit is counted.
+    pub(crate) lock_timeout: (&'static str, Limit),
     /// Whether statements can take long without waiting for a lock.
     pub(crate) has_long_statements: bool,
 }
@@ -93,6 +94,7 @@ impl Lane {
             }
         }
         if !postponed.is_empty() {
+            self.journal.limits.reach_for(Limit::Memory, postponed.len());
             self.queue.put_back(postponed);
         }
         (admitted, expected)
@@ -157,7 +159,9 @@ impl Lane {
                     let sent_bytes = jobs.iter().map(|job| job.work.body_bytes()).sum();
                     let batch = JobBatch::of(jobs);
                     // Pinned here, so that the functions below do not copy it several times.
-                    let serving = pin!(answer::serve(session, &self.low_water_marks, &self.memory, batch, &self.clock));
+                    let limits = (&*self.journal.limits, self.lock_timeout.1);
+                    let (marks, memory, clock) = (&self.low_water_marks, &self.memory, &self.clock);
+                    let serving = pin!(answer::serve(session, marks, memory, batch, clock, limits));
                     let mut report = |wait: Option<LockWait>| match wait {
                         Some(wait) if !wait.is_for_rows() => open.note_slow(now, wait.to_string()),
                         None if !self.has_long_statements => open.note_slow(now, SLOW.into()),
@@ -171,6 +175,7 @@ impl Lane {
                         |error| {
                             if matches!(error, DatabaseError::Unreplicated) {
                                 self.journal.count_replication_timeout();
+                                self.connections.note_unreplicated(now, &error);
                             }
                             self.journal.note_connect_failure(&error.to_string());
                             true
@@ -224,7 +229,7 @@ impl Lane {
 
     async fn open(&self) -> Result<LaneSession, DatabaseError> {
         let (session, mut driver) = self.database.connect(&self.clock).await?;
-        let text = format!("SET lock_timeout = '{}'", self.lock_timeout);
+        let text = format!("SET lock_timeout = '{}'", self.lock_timeout.0);
         let set = driver.drive(session.client.batch_execute(&text));
         self.database.liveness.attend(&session.process, set).await??;
         Ok(LaneSession { session, driver, open: self.connections.enter() })

@@ -1,6 +1,7 @@
 //! The database connections of the lanes that share one job queue. `/readyz` and the metrics read them. Lanes change them only when a
 //! connection begins or ends, or when a statement takes long, so they cost requests nothing.
 
+use crate::database::error::DatabaseError;
 use clock::{Clock, Nanos};
 use records::report;
 use std::collections::HashMap;
@@ -34,7 +35,7 @@ struct State {
     /// The lanes that are stuck, by the number of their connection.
     stuck: HashMap<u64, Stuck>,
     is_stuck_logged: bool,
-    /// When a statement last failed because a privilege or a table is missing, and why.
+    /// Why a batch failed, if the next ones will probably fail as well, and until when this counts without a batch that succeeds.
     refusal: Option<(Nanos, String)>,
     /// The number of the next connection.
     next_number: u64,
@@ -92,7 +93,9 @@ impl LaneConnections {
         }
         state.open += 1;
         state.next_number += 1;
-        OpenLane { connections: self.clone(), number: state.next_number, is_stuck: false, is_refused: false }
+        // The lane may have connected again because its last batch failed.
+        let is_refused = state.refusal.is_some();
+        OpenLane { connections: self.clone(), number: state.next_number, is_stuck: false, is_refused }
     }
 
     /// A lane could not connect. Logs it if no lane of the queue has a connection; once, until a lane has one again.
@@ -117,21 +120,28 @@ impl LaneConnections {
     }
 
     /// Fails with the reason if the queue has had no connection for a while, if all its lanes are stuck, or if the latest statement of a
-    /// lane failed because a privilege or a table is missing.
+    /// lane failed because a privilege or a table is missing, or because its commit waited too long for a synchronous standby.
     pub(crate) fn check(&self) -> Result<(), String> {
         let (now, state) = (self.clock.now(), self.lock());
         if let Some(text) = self.describe_stuck(&state, now) {
             return Err(text);
         }
-        let is_recent = |seen: &Nanos| now.after(*seen) <= STUCK_FORGOTTEN_AFTER;
-        if let Some((_, reason)) = state.refusal.as_ref().filter(|(seen, _)| is_recent(seen)) {
-            return Err(format!("the database refuses a statement of lane {}: {reason}", self.label));
+        if let Some((_, text)) = state.refusal.as_ref().filter(|(until, _)| now <= *until) {
+            return Err(text.clone());
         }
         if state.open > 0 || now.after(state.missing_since) <= MISSING_MAX {
             return Ok(());
         }
         let reason = state.failure.as_deref().unwrap_or("the attempt to connect has not ended");
         Err(format!("lane {} has no connection to the database: {reason}", self.label))
+    }
+
+    /// The batch that began at this time was given up because its commit waits for a synchronous standby. The next batch probably takes as
+    /// long.
+    pub(crate) fn note_unreplicated(&self, began: Nanos, reason: &DatabaseError) {
+        let now = self.clock.now();
+        let text = format!("lane {} has completed no batch of requests: {reason}", self.label);
+        self.lock().refusal = Some((now + now.after(began) + STUCK_FORGOTTEN_AFTER, text));
     }
 
     /// The privilege or the table whose absence made a statement fail is there again.
@@ -203,8 +213,10 @@ impl OpenLane {
     pub(crate) fn note_refusal(&mut self, reason: Option<String>) {
         let was_refused = std::mem::replace(&mut self.is_refused, reason.is_some());
         if was_refused || self.is_refused {
-            let mut state = self.connections.lock();
-            state.refusal = reason.map(|reason| (self.connections.clock.now(), reason));
+            let until = self.connections.clock.now() + STUCK_FORGOTTEN_AFTER;
+            let label = &self.connections.label;
+            self.connections.lock().refusal =
+                reason.map(|reason| (until, format!("the database refuses a statement of lane {label}: {reason}")));
         }
     }
 }
@@ -258,6 +270,27 @@ mod tests {
         manual.advance(STUCK_FORGOTTEN_AFTER);
         assert_eq!(lanes.check(), refused);
         manual.advance(Duration::from_secs(1));
+        assert_eq!(lanes.check(), Ok(()), "no request has tried it since");
+    }
+
+    #[test]
+    fn a_commit_without_a_standby_is_reported_until_the_next_batch_has_had_time_to_succeed() {
+        let (clock, manual) = Clock::manual(Nanos(1));
+        let lanes = Arc::new(LaneConnections::new("0", clock.clone()));
+        let began = clock.now();
+        let fail = || {
+            manual.advance(Duration::from_secs(30));
+            lanes.note_unreplicated(began, &DatabaseError::Unreplicated);
+        };
+        fail();
+        let mut again = lanes.enter();
+        assert!(lanes.check().unwrap_err().starts_with("lane 0 has completed no batch of requests: a commit waited"));
+        manual.advance(Duration::from_secs(30));
+        assert!(lanes.check().is_err(), "the next batch is not over");
+        again.note_refusal(None);
+        assert_eq!(lanes.check(), Ok(()));
+        fail();
+        manual.advance(Duration::from_secs(101));
         assert_eq!(lanes.check(), Ok(()), "no request has tried it since");
     }
 

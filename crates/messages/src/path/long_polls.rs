@@ -1,7 +1,7 @@
 //! Requests that wait for a message in a queue, and their wake-up. They wait in memory and occupy no database connection.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
 
@@ -10,12 +10,13 @@ use tokio::sync::Notify;
 pub(crate) struct LongPolls {
     limit: usize,
     refused: AtomicU64,
+    /// Waiting requests. Changes only under the lock of `state`; readers need no lock.
+    polls: AtomicUsize,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    polls: usize,
     queues: HashMap<String, (Arc<Waiters>, usize)>,
 }
 
@@ -37,17 +38,17 @@ pub(crate) struct LongPoll {
 
 impl LongPolls {
     pub(crate) fn new(limit: usize) -> Arc<LongPolls> {
-        Arc::new(LongPolls { limit, refused: AtomicU64::new(0), state: Mutex::default() })
+        Arc::new(LongPolls { limit, refused: AtomicU64::new(0), polls: AtomicUsize::new(0), state: Mutex::default() })
     }
 
     /// Adds a request that waits for this queue. None if the limit is reached.
     pub(crate) fn enter(self: &Arc<LongPolls>, queue: &str) -> Option<LongPoll> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.polls >= self.limit {
+        if self.polls.load(Ordering::Relaxed) >= self.limit {
             self.refused.fetch_add(1, Ordering::Relaxed);
             return None;
         }
-        state.polls += 1;
+        self.polls.fetch_add(1, Ordering::Relaxed);
         let entry = state.queues.entry(queue.to_string()).or_default();
         entry.1 += 1;
         Some(LongPoll { long_polls: self.clone(), queue: queue.to_string(), waiters: entry.0.clone() })
@@ -80,9 +81,14 @@ impl LongPolls {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// The number of waiting requests.
+    /// The number of waiting requests. Takes no lock.
     pub(crate) fn len(&self) -> usize {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).polls
+        self.polls.load(Ordering::Relaxed)
+    }
+
+    /// The largest number of waiting requests.
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
     }
 }
 
@@ -96,7 +102,7 @@ impl LongPoll {
 impl Drop for LongPoll {
     fn drop(&mut self) {
         let mut state = self.long_polls.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.polls -= 1;
+        self.long_polls.polls.fetch_sub(1, Ordering::Relaxed);
         let entry = state.queues.get_mut(&self.queue);
         if let Some(entry) = entry.filter(|(waiters, _)| Arc::ptr_eq(waiters, &self.waiters)) {
             entry.1 -= 1;
@@ -132,5 +138,18 @@ mod tests {
         assert_eq!(long_polls.queues(), ["q"], "of the new queue");
         drop(later);
         assert_eq!((long_polls.len(), long_polls.state.lock().unwrap().queues.len()), (0, 0));
+    }
+    #[test]
+    fn the_number_is_known_while_a_request_holds_the_lock() {
+        let long_polls = LongPolls::new(2);
+        let _poll = long_polls.enter("q").unwrap();
+        let held = long_polls.state.lock().unwrap();
+        let (sender, number) = std::sync::mpsc::channel();
+        let scraped = long_polls.clone();
+        let scrape = std::thread::spawn(move || sender.send(scraped.len()));
+        let number = number.recv_timeout(std::time::Duration::from_secs(20));
+        drop(held);
+        assert_eq!(number, Ok(1));
+        scrape.join().unwrap().unwrap();
     }
 }

@@ -1,13 +1,14 @@
 //! The queue of jobs before a lane or the pool, limited in requests and in bytes. A lane takes the waiting jobs at once and never waits for
 //! more.
 
+use crate::observe::limits::{Limit, LimitCounts};
 use crate::path::failure::Failure;
 use crate::path::work::Job;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
 
@@ -29,6 +30,9 @@ pub(crate) struct Bounds {
 pub(crate) struct JobQueue {
     bounds: Bounds,
     state: Mutex<State>,
+    /// The number of jobs in `state`, for readers that must not make requests wait.
+    length: AtomicUsize,
+    limits: Arc<LimitCounts>,
     arrived: Notify,
     closed: Notify,
     refused: AtomicU64,
@@ -37,18 +41,45 @@ pub(crate) struct JobQueue {
 
 #[derive(Debug, Default)]
 struct State {
-    jobs: VecDeque<Job>,
+    jobs: VecDeque<Waiting>,
     bytes: usize,
     is_closed: bool,
     /// Waiting requests and bytes of each sender, receiver or client, by its hash.
-    parties: HashMap<u64, (usize, usize)>,
+    parties: HashMap<u64, (usize, usize), BuildHasherDefault<KnownHash>>,
+}
+
+/// A job, and the hash of its party.
+#[derive(Debug)]
+struct Waiting {
+    party: u64,
+    job: Job,
+}
+
+/// The hash of a number that is a hash.
+#[derive(Debug, Default)]
+struct KnownHash(u64);
+
+impl Hasher for KnownHash {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.0 = self.0.rotate_left(8) ^ u64::from(*byte));
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 impl JobQueue {
-    pub(crate) fn new(bounds: Bounds) -> JobQueue {
+    pub(crate) fn new(bounds: Bounds, limits: Arc<LimitCounts>) -> JobQueue {
         JobQueue {
             bounds,
             state: Mutex::default(),
+            length: AtomicUsize::new(0),
+            limits,
             arrived: Notify::new(),
             closed: Notify::new(),
             refused: AtomicU64::new(0),
@@ -62,7 +93,7 @@ impl JobQueue {
             job.end(Err(failure.clone()));
             Err(failure)
         };
-        let bytes = job.work.body_bytes();
+        let (party, bytes) = (party_of(&job), job.work.body_bytes());
         let mut state = self.lock();
         if state.is_closed {
             return refuse(job, Failure::ShuttingDown);
@@ -74,7 +105,7 @@ impl JobQueue {
             self.refused.fetch_add(1, Ordering::Relaxed);
             return refuse(job, Failure::Overloaded);
         }
-        let (requests, party_bytes) = state.parties.entry(party_of(&job)).or_default();
+        let (requests, party_bytes) = state.parties.entry(party).or_default();
         let is_over_quota = *requests >= self.bounds.waiting_of_party
             || (*requests > 0 && *party_bytes + bytes > self.bounds.waiting_bytes_of_party);
         if is_over_quota {
@@ -85,7 +116,8 @@ impl JobQueue {
         *party_bytes += bytes;
         job.measurements.queue_length = u32::try_from(state.jobs.len()).unwrap_or(u32::MAX);
         state.bytes += bytes;
-        state.jobs.push_back(job);
+        state.jobs.push_back(Waiting { party, job });
+        self.length.store(state.jobs.len(), Ordering::Relaxed);
         drop(state);
         self.arrived.notify_one();
         Ok(())
@@ -95,12 +127,13 @@ impl JobQueue {
     pub(crate) fn put_back(&self, jobs: Vec<Job>) {
         let mut state = self.lock();
         for job in jobs.into_iter().rev() {
-            let bytes = job.work.body_bytes();
-            let (requests, party_bytes) = state.parties.entry(party_of(&job)).or_default();
+            let (party, bytes) = (party_of(&job), job.work.body_bytes());
+            let (requests, party_bytes) = state.parties.entry(party).or_default();
             (*requests, *party_bytes) = (*requests + 1, *party_bytes + bytes);
             state.bytes += bytes;
-            state.jobs.push_front(job);
+            state.jobs.push_front(Waiting { party, job });
         }
+        self.length.store(state.jobs.len(), Ordering::Relaxed);
         drop(state);
         self.arrived.notify_one();
     }
@@ -111,6 +144,7 @@ impl JobQueue {
             let is_over = {
                 let mut state = self.lock();
                 let jobs = self.take_from(&mut state);
+                self.length.store(state.jobs.len(), Ordering::Relaxed);
                 if !state.jobs.is_empty() || (jobs.is_empty() && state.is_closed) {
                     // One notification can stand for several jobs, so the next lane must be woken.
                     self.arrived.notify_one();
@@ -149,25 +183,32 @@ impl JobQueue {
         [self.refused.load(Ordering::Relaxed), self.refused_of_party.load(Ordering::Relaxed)]
     }
 
-    /// The number of waiting jobs.
+    /// The number of waiting jobs. Takes no lock.
     pub(crate) fn len(&self) -> usize {
-        self.lock().jobs.len()
+        self.length.load(Ordering::Relaxed)
     }
 
     fn take_from(&self, state: &mut State) -> Vec<Job> {
         let mut taken = Vec::new();
         let (mut messages, mut bytes) = (0, 0);
-        while let Some(job) = state.jobs.front() {
+        while let Some(Waiting { job, .. }) = state.jobs.front() {
             // The client has left, so no message must be removed from the database for it.
             let is_over = job.back.is_closed();
             if !is_over {
                 messages += job.work.message_count();
                 bytes += job.work.body_bytes();
-                let is_enough = taken.len() >= self.bounds.taken_requests
-                    || messages > self.bounds.taken_messages
-                    || bytes > self.bounds.taken_bytes;
-                if is_enough && !taken.is_empty() {
-                    break;
+                if !taken.is_empty() {
+                    if taken.len() >= self.bounds.taken_requests {
+                        break;
+                    }
+                    if messages > self.bounds.taken_messages {
+                        self.limits.reach(Limit::StatementMessages);
+                        break;
+                    }
+                    if bytes > self.bounds.taken_bytes {
+                        self.limits.reach(Limit::StatementBytes);
+                        break;
+                    }
                 }
             }
             taken.extend(state.pop_front().filter(|_| !is_over));
@@ -183,10 +224,10 @@ impl JobQueue {
 
 impl State {
     fn pop_front(&mut self) -> Option<Job> {
-        let job = self.jobs.pop_front()?;
+        let Waiting { party, job } = self.jobs.pop_front()?;
         let bytes = job.work.body_bytes();
         self.bytes -= bytes;
-        if let Entry::Occupied(mut entry) = self.parties.entry(party_of(&job)) {
+        if let Entry::Occupied(mut entry) = self.parties.entry(party) {
             let (requests, party_bytes) = entry.get_mut();
             (*requests, *party_bytes) = (*requests - 1, *party_bytes - bytes);
             if *requests == 0 {
@@ -242,7 +283,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_lane_takes_queued_jobs_in_order_up_to_its_bounds() {
-        let queue = JobQueue::new(BOUNDS);
+        let queue = JobQueue::new(BOUNDS, Arc::default());
         let mut receivers = Vec::new();
         for bytes in [20, 20, 20, 40] {
             let (job, receiver) = job(bytes);
@@ -250,6 +291,8 @@ mod tests {
             receivers.push(receiver);
         }
         assert_eq!(sizes(queue.take().await.unwrap()), [20, 20]);
+        let cut_by = |limit: Limit| queue.limits.reached()[limit as usize];
+        assert_eq!([Limit::StatementMessages, Limit::StatementBytes].map(cut_by), [0, 1]);
         drop(receivers.remove(2));
         assert_eq!(sizes(queue.take().await.unwrap()), [40], "the third client has disconnected");
         queue.close();
@@ -259,20 +302,22 @@ mod tests {
 
     #[tokio::test]
     async fn jobs_that_are_put_back_are_taken_first() {
-        let queue = JobQueue::new(BOUNDS);
+        let queue = JobQueue::new(BOUNDS, Arc::default());
         let (jobs, _receivers): (Vec<Job>, Vec<_>) = [1, 2, 3].map(job).into_iter().unzip();
         jobs.into_iter().for_each(|job| queue.push(job).unwrap());
         let mut taken = queue.take().await.unwrap();
         let (last, _receiver) = job(4);
         queue.push(last).unwrap();
         queue.put_back(taken.split_off(1));
+        assert_eq!(queue.len(), 3);
         assert_eq!(sizes(queue.take().await.unwrap()), [2, 3, 4]);
+        assert_eq!(queue.len(), 0);
         assert!(queue.lock().parties.is_empty() && queue.lock().bytes == 0);
     }
 
     #[tokio::test]
     async fn jobs_over_the_limits_are_refused() {
-        let queue = JobQueue::new(BOUNDS);
+        let queue = JobQueue::new(BOUNDS, Arc::default());
         let (large, _first) = job(1000);
         queue.push(large).unwrap();
         let (small, _second) = job(1);
@@ -288,10 +333,28 @@ mod tests {
         queue.close();
         assert_eq!(queue.push(job(0).0).unwrap_err(), Failure::ShuttingDown);
         assert_eq!(queue.take().await.unwrap().len(), 3, "queued jobs are still done");
+        let cut_by = |limit: Limit| queue.limits.reached()[limit as usize];
+        assert_eq!([Limit::StatementMessages, Limit::StatementBytes].map(cut_by), [0, 0], "the number of requests");
     }
+
+    #[test]
+    fn the_length_is_known_while_a_request_holds_the_lock() {
+        let queue = Arc::new(JobQueue::new(BOUNDS, Arc::default()));
+        let (job, _receiver) = job(1);
+        queue.push(job).unwrap();
+        let held = queue.lock();
+        let (sender, length) = std::sync::mpsc::channel();
+        let scraped = queue.clone();
+        let scrape = std::thread::spawn(move || sender.send(scraped.len()));
+        let length = length.recv_timeout(std::time::Duration::from_secs(20));
+        drop(held);
+        assert_eq!(length, Ok(1));
+        scrape.join().unwrap().unwrap();
+    }
+
     #[tokio::test]
     async fn a_sender_over_its_quota_is_refused_and_others_are_not() {
-        let queue = JobQueue::new(Bounds { waiting_of_party: 2, waiting_bytes_of_party: 50, ..BOUNDS });
+        let queue = JobQueue::new(Bounds { waiting_of_party: 2, waiting_bytes_of_party: 50, ..BOUNDS }, Arc::default());
         let mut receivers = Vec::new();
         let mut push = |sender: &str, bytes: usize| {
             let (mut job, receiver) = job(bytes);

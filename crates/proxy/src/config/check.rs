@@ -1,4 +1,5 @@
-//! Checks a configuration as a whole. `check_pool` checks each pool, and `check_shared` the servers that pools have in common.
+//! Checks a configuration as a whole. `check_pool` checks each pool, `check_shared` the servers that pools have in common, and
+//! `check_routes` the routes.
 
 use crate::config::ConfigError;
 use crate::config::listener::ListenerConfig;
@@ -12,11 +13,9 @@ use std::time::Duration;
 /// The most backends in all pools.
 const BACKENDS_MAX: usize = 250;
 const LOOPS_MAX: usize = 250;
+const SLOW_DOWN_MAX: f64 = 10_000.0;
 /// The most listeners of the proxy and all pools together.
 const LISTENERS_MAX: usize = 250;
-const ROUTES_MAX: usize = 250;
-/// The length of the longest key: no longer prefix can match.
-const PREFIX_BYTES_MAX: usize = 250;
 
 impl Config {
     /// Checks the configuration.
@@ -34,10 +33,17 @@ impl Config {
         if !(1..=LOOPS_MAX).contains(&self.loops) {
             return Err(ConfigError::value("loops", self.loops, format!("give a number from 1 to {LOOPS_MAX}")));
         }
+        if let Some(factor) = self.slow_down.filter(|factor| !(1.0..=SLOW_DOWN_MAX).contains(factor)) {
+            let problem = format!("give a number from 1 to {SLOW_DOWN_MAX}, or leave it out");
+            return Err(ConfigError::value("slow-down", factor, problem));
+        }
         self.check_discipline()?;
         self.check_records()?;
         self.operations.check(self.metrics.is_some())?;
         self.log.check(Some(self.stamps.name()).filter(|_| self.stamps != Stamps::All))?;
+        if let Some(traces) = &self.traces {
+            traces.check(self.stamps != Stamps::Off)?;
+        }
         self.client_limits.check(self.clients_max)?;
         self.check_limits()
     }
@@ -67,7 +73,7 @@ impl Config {
         if let Some(index) = (0..self.pools.len()).find(|&index| self.fails_over_to_itself(index)) {
             let key = format!("pools.{index}.failover-pool.pool");
             let name = self.failover_of(index).map_or("", |failover| self.pools[failover].name.as_str());
-            let problem = "the failover pools lead back to this pool; let one of them have none";
+            let problem = "the failover pools form a cycle, which leads back to this pool; remove the failover-pool of one of them";
             return Err(ConfigError::value(key, quoted(name), problem));
         }
         self.check_shared_servers(&self.same_as_written())?;
@@ -122,40 +128,12 @@ impl Config {
         false
     }
 
-    fn check_name(&self, key: String, name: &str) -> Result<(), ConfigError> {
+    pub(super) fn check_name(&self, key: String, name: &str) -> Result<(), ConfigError> {
         if self.pool(name).is_some() {
             return Ok(());
         }
         let known: Vec<&str> = self.pools.iter().map(|pool| pool.name.as_str()).collect();
         Err(ConfigError::value(key, quoted(name), format!("there is no such pool{}", proposal(name, &known))))
-    }
-
-    fn check_routes(&self) -> Result<(), ConfigError> {
-        if self.routes.len() > ROUTES_MAX {
-            let problem = format!("{} routes; at most {ROUTES_MAX} are supported", self.routes.len());
-            return Err(ConfigError::at("routes", problem));
-        }
-        for (index, route) in self.routes.iter().enumerate() {
-            let (key, prefix) = (format!("routes.{index}.prefix"), &route.prefix);
-            let fault = match prefix.len() {
-                0 => Some("every key begins like this; leave the route out: the first pool takes what no route takes"),
-                1..=PREFIX_BYTES_MAX => None,
-                _ => {
-                    let problem = format!("{} bytes, and no key has more than {PREFIX_BYTES_MAX}", prefix.len());
-                    return Err(ConfigError::at(key, problem));
-                }
-            };
-            let is_twice = || self.routes[..index].iter().any(|other| other.prefix == *prefix);
-            let has_space = prefix.bytes().any(|byte| matches!(byte, b' ' | b'\r' | b'\n' | 0));
-            let fault = fault
-                .or_else(|| has_space.then_some("no key has spaces or line ends"))
-                .or_else(|| is_twice().then_some("another route has this prefix; leave one of them out"));
-            if let Some(problem) = fault {
-                return Err(ConfigError::value(key, quoted(prefix), problem));
-            }
-            self.check_name(format!("routes.{index}.pool"), &route.pool)?;
-        }
-        Ok(())
     }
 
     /// The key of each listener's address. A single address is no list, so its key has no index.
@@ -191,7 +169,7 @@ impl Config {
             if let Some((known, other, _)) = earlier.iter().find(|(known, ..)| cannot_both_listen(known, &read)) {
                 return match other {
                     _ if *known != read => {
-                        refuse(&format!("{known} is given, too, and takes the same port; give another port"))
+                        refuse(&format!("{known} is also given, and uses the same port; give another port"))
                     }
                     Some(_) if *other != pool => {
                         refuse("another pool listens there; give each pool an address of its own")
@@ -205,7 +183,11 @@ impl Config {
             earlier.push((read, pool, listener));
         }
         if self.transport.tls.handshake_timeout.is_zero() {
-            return Err(ConfigError::value("tls-handshake-timeout", "\"0s\"", "no client could be in time; give more"));
+            return Err(ConfigError::value(
+                "tls-handshake-timeout",
+                "\"0s\"",
+                "no client could finish its handshake; give more than 0s",
+            ));
         }
         let Some(metrics) = &self.metrics else { return Ok(()) };
         let read = address("metrics", metrics)?;
@@ -265,10 +247,10 @@ impl Config {
                 quoted("off"),
                 "records need stamps; give sampled or all, or no records",
             )),
-            (None, Stamps::Sampled) => Err(ConfigError::value(
+            (None, Stamps::Sampled) if self.traces.is_none() => Err(ConfigError::value(
                 "stamps",
                 quoted("sampled"),
-                "without records no request is sampled; give records",
+                "without records and traces no request is sampled; give records or traces",
             )),
             (Some(records), _) if records.sample == 0 => {
                 Err(ConfigError::value("sample", 0, "give 1 to keep every record, or no records to keep none"))
@@ -297,7 +279,9 @@ impl Config {
             return Err(ConfigError::value("memory", self.memory_bytes, problem));
         }
         match limits.into_iter().find(|(_, is_zero)| *is_zero) {
-            Some((key, _)) => Err(ConfigError::value(key, 0, "nothing could pass; give a number above zero")),
+            Some((key, _)) => {
+                Err(ConfigError::value(key, 0, "with 0, every request would fail; give a number above 0"))
+            }
             None => Ok(()),
         }
     }

@@ -5,14 +5,39 @@ use crate::config::file::PoolFile;
 use crate::config::pool::{Resolve, ServerConfig};
 use crate::config::{ConfigError, ProxyFile};
 use net::HostPort;
+use std::net::{IpAddr, SocketAddr};
+
+/// The port of DNS servers, if none is given.
+const DNS_PORT: u16 = 53;
+/// The longest name in DNS, as text, and the longest part between its dots.
+const NAME_BYTES_MAX: usize = 253;
+const LABEL_BYTES_MAX: usize = 63;
 
 impl ProxyFile {
-    /// Checks the keys `servers-file` and `resolve` of all pools.
+    /// Checks the keys `servers-file`, `srv` and `resolve` of all pools, and `resolver`.
     ///
     /// # Errors
     /// The first problem, in one line.
     pub fn check_lists(&self) -> Result<(), ConfigError> {
+        self.dns_server()?;
         self.pools.iter().enumerate().try_for_each(|(index, pool)| pool.check_lists(index))
+    }
+
+    /// The DNS server for SRV records. None: those of the system.
+    ///
+    /// # Errors
+    /// If it is not an address.
+    pub fn dns_server(&self) -> Result<Option<SocketAddr>, ConfigError> {
+        let Some(text) = &self.resolver else { return Ok(None) };
+        let read = text.parse().or_else(|_| text.parse().map(|address: IpAddr| SocketAddr::new(address, DNS_PORT)));
+        match read {
+            Ok(server) if server.port() > 0 => Ok(Some(server)),
+            _ => {
+                let problem =
+                    "give the IP address of a DNS server, or IP:PORT; leave it out to use those of /etc/resolv.conf";
+                Err(ConfigError::value("resolver", quoted(text), problem))
+            }
+        }
     }
 }
 
@@ -28,6 +53,15 @@ impl PoolFile {
                 return Err(ConfigError::value(key, quoted(&file.display().to_string()), problem));
             }
         }
+        if let Some(name) = &self.srv {
+            let fail = |problem: &str| Err(ConfigError::value(format!("pools.{index}.srv"), quoted(name), problem));
+            if self.servers.is_some() || self.servers_file.is_some() {
+                return fail("the pool has servers or servers-file, too; give one of them");
+            }
+            if !is_name(name) {
+                return fail("give a name with SRV records, for example \"_memcached._tcp.cache.internal\"");
+            }
+        }
         if self.resolve != Some(Resolve::All) {
             return Ok(());
         }
@@ -38,6 +72,14 @@ impl PoolFile {
             server.check_several().map_err(|problem| ConfigError::value(key, quoted(&server.address), problem))
         })
     }
+}
+
+/// Whether DNS can have records for this name.
+fn is_name(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    let is_label = |label: &str| (1..=LABEL_BYTES_MAX).contains(&label.len()) && label.bytes().all(is_plain);
+    let name = name.strip_suffix('.').unwrap_or(name);
+    name.len() <= NAME_BYTES_MAX && name.split('.').all(is_label)
 }
 
 impl ServerConfig {

@@ -55,6 +55,34 @@ impl Config {
         Ok(())
     }
 
+    /// Checks that no server is twice in one pool under different names.
+    ///
+    /// # Errors
+    /// If such a pool has replicas: both copies of a value would be on one server, and a deletion of one would delete the other.
+    /// Otherwise returns a warning for each such server.
+    pub(crate) fn check_same_servers(&self, same: &[u16]) -> Result<Vec<String>, ConfigError> {
+        let servers: Vec<_> = self.backends().zip(same).collect();
+        let mut warnings = Vec::new();
+        for (index, pool) in self.pools.iter().enumerate() {
+            let own: Vec<_> = servers.iter().filter(|((other, _), _)| other.name == pool.name).collect();
+            for (place, ((_, server), first)) in own.iter().enumerate() {
+                let Some(((_, other), _)) = own[..place].iter().find(|(_, earlier)| earlier == first) else { continue };
+                let problem = format!("this is the same server as {}", other.address);
+                if pool.replicas > 1 {
+                    let problem =
+                        format!("{problem}, so replicas of a key would be on one server; leave one of them out");
+                    let key = format!("pools.{index}.servers.{place}");
+                    return Err(ConfigError::value(key, quoted(&server.address), problem));
+                }
+                warnings.push(format!(
+                    "pool {}: {} is the same server as {}, and has the keys of both",
+                    pool.name, server.address, other.address
+                ));
+            }
+        }
+        Ok(warnings)
+    }
+
     /// Returns why a pool must not have this shadow pool. The proxy ignores failures of shadow requests and does not order
     /// them with other requests, so they must not reach any server that clients read.
     fn problem_of_shadow(&self, pool: &PoolConfig, shadow: &str, same: &[u16]) -> Option<String> {

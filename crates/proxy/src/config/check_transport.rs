@@ -60,7 +60,7 @@ impl Config {
             return Err(ConfigError::value(
                 "proxy-protocol-timeout",
                 "\"0s\"",
-                "no header could be in time; give more",
+                "no client could send its header in time; give more than 0s",
             ));
         }
         Ok(())

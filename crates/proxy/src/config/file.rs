@@ -12,6 +12,7 @@ use crate::config::pool::{
 };
 use crate::config::proxy::{Config, Discipline, MultiGet, PartFailure, RecordsConfig, Stamps};
 use crate::config::text::{list_key, opt_list, opt_tag, opt_times};
+use crate::config::tracing::TracesFile;
 use crate::config::transport::{CertificateFiles, ProxyProtocol, TlsConfig, TransportConfig};
 use crate::config::{ConfigError, Distribution, Hash};
 use configuration::text::{opt_size, opt_time};
@@ -45,6 +46,7 @@ pub struct ProxyFile {
     #[serde(skip)]
     pub is_given_sockets: bool,
     pub loops: Option<usize>,
+    pub slow_down: Option<f64>,
     pub dispatch: Option<DispatchConfig>,
     pub readers: Option<usize>,
     pub writers: Option<usize>,
@@ -94,8 +96,14 @@ pub struct ProxyFile {
     #[serde(with = "opt_time", default)]
     pub slow_requests: Option<Duration>,
     pub slow_requests_per_second: Option<u32>,
+    pub traces: Option<String>,
+    pub traces_sample: Option<u32>,
+    pub traces_queue: Option<usize>,
+    pub traces_keys: Option<LoggedKeys>,
+    pub traces_service: Option<String>,
     #[serde(with = "opt_time", default)]
     pub resolve_every: Option<Duration>,
+    pub resolver: Option<String>,
     pub control: Option<PathBuf>,
     #[serde(with = "opt_time", default)]
     pub hand_over_wait: Option<Duration>,
@@ -130,6 +138,7 @@ pub struct PoolFile {
     pub listen: Option<Vec<ListenerConfig>>,
     pub servers: Option<Vec<ServerConfig>>,
     pub servers_file: Option<PathBuf>,
+    pub srv: Option<String>,
     pub resolve: Option<Resolve>,
     pub distribution: Option<Distribution>,
     pub hash: Option<Hash>,
@@ -200,12 +209,12 @@ impl ProxyFile {
         let (pools, routes) = (self.pools, self.routes);
         let is_given_sockets = self.is_given_sockets || by.is_given_sockets;
         overridden!(ProxyFile, self, by, {
-            listen, loops, dispatch, readers, writers, fault_write_poll, workers, multi_get, fault_write_hold, queue, part_failure, metrics, metrics_timeout,
+            listen, loops, slow_down, dispatch, readers, writers, fault_write_poll, workers, multi_get, fault_write_hold, queue, part_failure, metrics, metrics_timeout,
             metrics_connections, stamps,
             records, sample, backend_window, backend_buffer, client_window, client_buffer, memory, value_max, reply_max,
             clients_max, clients_per_address, client_idle_timeout, client_request_timeout, client_unread_timeout,
             tcp_keepalive, client_auth_file, hot_keys, hot_keys_metrics, log_level, log_format, log_keys, slow_requests,
-            slow_requests_per_second, resolve_every, control, hand_over_wait, tls_certificate, tls_key, tls_certificates,
+            slow_requests_per_second, traces, traces_sample, traces_queue, traces_keys, traces_service, resolve_every, resolver, control, hand_over_wait, tls_certificate, tls_key, tls_certificates,
             tls_client_authority, tls_handshake_timeout, tls_backend_authority, tls_backend_certificate,
             tls_backend_key, proxy_protocol, proxy_protocol_from, proxy_protocol_timeout
         }, { pools, routes, is_given_sockets })
@@ -228,18 +237,21 @@ impl ProxyFile {
         let loops = self.loops.unwrap_or(defaults.loops);
         let discipline = self.discipline(loops)?;
         if let (Some(sample), None) = (self.sample, &self.records) {
-            return Err(ConfigError::value(
-                "sample",
-                sample,
-                "belongs to records, of which none are kept; give records",
-            ));
+            return Err(ConfigError::value("sample", sample, "has no effect without records; give records"));
         }
         let sample = self.sample.unwrap_or(SAMPLE);
         let per_second = self.slow_requests_per_second;
         if let (Some(most), None) = (per_second, self.slow_requests) {
-            let problem = "belongs to slow-requests, of which none are logged; give slow-requests";
+            let problem = "has no effect without slow-requests; give slow-requests";
             return Err(ConfigError::value("slow-requests-per-second", most, problem));
         }
+        let traces = TracesFile {
+            url: self.traces,
+            sample: self.traces_sample,
+            queue: self.traces_queue,
+            keys: self.traces_keys,
+            service: self.traces_service,
+        };
         let is_only = self.pools.len() == 1;
         let pools = self.pools.into_iter().enumerate().map(|(index, pool)| pool.config(index, is_only));
         let config = Config {
@@ -248,6 +260,7 @@ impl ProxyFile {
             pools: pools.collect::<Result<_, _>>()?,
             routes: self.routes,
             loops,
+            slow_down: self.slow_down,
             discipline,
             queue: self.queue.unwrap_or(defaults.queue),
             stamps: self.stamps.unwrap_or(defaults.stamps),
@@ -267,6 +280,7 @@ impl ProxyFile {
                 slow_requests_per_second: per_second.unwrap_or(defaults.log.slow_requests_per_second),
                 output: defaults.log.output,
             },
+            traces: traces.config()?,
             part_failure: self.part_failure.unwrap_or(defaults.part_failure),
             backend_window: self.backend_window.unwrap_or(defaults.backend_window),
             client_window: self.client_window.unwrap_or(defaults.client_window),
@@ -329,7 +343,7 @@ impl ProxyFile {
     fn proxy_protocol(&self, defaults: ProxyProtocol) -> Result<ProxyProtocol, ConfigError> {
         let from = self.proxy_protocol_from.as_deref().unwrap_or_default();
         if let (Some(first), None) = (from.first(), &self.proxy_protocol) {
-            let problem = "belongs to proxy-protocol, which names no listener; give proxy-protocol";
+            let problem = "has no effect without proxy-protocol; give proxy-protocol";
             return Err(ConfigError::value(list_key("proxy-protocol-from", from, 0), format!("{first:?}"), problem));
         }
         let network = |(index, text): (usize, &String)| {
@@ -364,7 +378,8 @@ impl ProxyFile {
             }
         }
         if let (Some(queue), DispatchConfig::Pipelined) = (self.queue, dispatch) {
-            let problem = "dispatch pipelined has no queue; backend-window limits what waits";
+            let problem =
+                "dispatch pipelined has no queue; set backend-window, which limits the requests that wait for replies";
             return Err(ConfigError::value("queue", queue, problem));
         }
         Ok(match dispatch {
@@ -386,10 +401,10 @@ impl ProxyFile {
 impl PoolFile {
     fn overridden_by(mut self, by: PoolFile) -> PoolFile {
         if by.servers.is_some() {
-            self.servers_file = None;
+            (self.servers_file, self.srv) = (None, None);
         }
         overridden!(PoolFile, self, by, {
-            name, listen, servers, servers_file, resolve, distribution, hash, hash_tag, replicas, writes, reads, failover, hedge, failover_pool,
+            name, listen, servers, servers_file, srv, resolve, distribution, hash, hash_tag, replicas, writes, reads, failover, hedge, failover_pool,
             warm_up, shadow, read_pool, delete_pools, flush, rate_limit, timeouts, failures, ready_servers, server_auth_file
         }, {})
     }
@@ -404,6 +419,7 @@ impl PoolFile {
             listen: self.listen.unwrap_or_default(),
             servers: self.servers.unwrap_or_default(),
             servers_file: self.servers_file,
+            srv: self.srv,
             resolve: self.resolve.unwrap_or(defaults.resolve),
             distribution: self.distribution.unwrap_or(defaults.distribution),
             hash: self.hash,

@@ -40,7 +40,7 @@ impl ListenerConfig {
             }
         }
         if self.commands() == Commands::NONE {
-            let problem = "no command is left that clients may use; leave a group out of it";
+            let problem = "clients could use no command at all; leave a group out of it";
             return Err(ConfigError::at(format!("{key}.deny"), problem));
         }
         Ok(())

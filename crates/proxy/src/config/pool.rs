@@ -147,6 +147,24 @@ pub struct RouteConfig {
     pub prefix: String,
     /// The pool's name.
     pub pool: String,
+    /// Whether the servers receive the keys without the prefix.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub strip_prefix: bool,
+    /// What the servers receive in the place of the prefix.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replace_prefix: Option<String>,
+}
+
+impl RouteConfig {
+    /// A route that does not change keys.
+    pub fn new(prefix: &str, pool: &str) -> RouteConfig {
+        RouteConfig { prefix: prefix.into(), pool: pool.into(), strip_prefix: false, replace_prefix: None }
+    }
+
+    /// What the servers receive in the place of the prefix, if the route changes keys.
+    pub fn replacement(&self) -> Option<&str> {
+        if self.strip_prefix { Some("") } else { self.replace_prefix.as_deref() }
+    }
 }
 
 /// One pool.
@@ -160,6 +178,8 @@ pub struct PoolConfig {
     pub servers: Vec<ServerConfig>,
     /// The file from which the servers were read.
     pub servers_file: Option<PathBuf>,
+    /// The name with SRV records of which the servers were made.
+    pub srv: Option<String>,
     /// How many servers each host name among them stands for.
     pub resolve: Resolve,
     /// The key distribution.
@@ -247,6 +267,7 @@ impl PoolConfig {
             listen: Vec::new(),
             servers: servers.iter().map(|server| ServerConfig::new(server)).collect(),
             servers_file: None,
+            srv: None,
             resolve: Resolve::One,
             distribution: Distribution::Ketama,
             hash: None,

@@ -6,6 +6,7 @@ use crate::config::logging::LogConfig;
 use crate::config::named::named;
 use crate::config::operations::Operations;
 use crate::config::pool::{PoolConfig, RouteConfig, ServerConfig, Timeouts};
+use crate::config::tracing::TracesConfig;
 use crate::config::transport::TransportConfig;
 use std::fmt;
 use std::path::PathBuf;
@@ -16,7 +17,7 @@ use std::time::Duration;
 pub enum Stamps {
     /// None: requests are only counted.
     Off,
-    /// The requests that are recorded.
+    /// The requests that are recorded or traced.
     Sampled,
     /// All requests.
     All,
@@ -93,6 +94,8 @@ pub struct Config {
     pub routes: Vec<RouteConfig>,
     /// The number of event loops.
     pub loops: usize,
+    /// How many times slower each event loop works than on this machine, for experiments only.
+    pub slow_down: Option<f64>,
     /// The discipline.
     pub discipline: Discipline,
     /// The most requests in each queue of each loop.
@@ -107,6 +110,8 @@ pub struct Config {
     pub operations: Operations,
     /// The configuration of the log.
     pub log: LogConfig,
+    /// The tracing of requests, if any are traced.
+    pub traces: Option<TracesConfig>,
     /// The reply to a multi-get of which a part fails.
     pub part_failure: PartFailure,
     /// The most requests in flight on one connection to a backend.
@@ -180,6 +185,7 @@ impl Config {
             pools: vec![PoolConfig::new("default", servers)],
             routes: Vec::new(),
             loops: std::thread::available_parallelism().map_or(1, usize::from),
+            slow_down: None,
             discipline: Discipline::Pipelined,
             queue: 64 * 1024,
             stamps: Stamps::All,
@@ -187,6 +193,7 @@ impl Config {
             metrics: None,
             operations: Operations::default(),
             log: LogConfig::default(),
+            traces: None,
             part_failure: PartFailure::Miss,
             backend_window: 64 * 1024,
             client_window: 1024,
@@ -311,7 +318,7 @@ mod tests {
             change(&mut config.pools[0]);
             config
         };
-        let stray = RouteConfig { prefix: "a:".into(), pool: "b".into() };
+        let stray = RouteConfig::new("a:", "b");
         let bad: [(Config, &str); 21] = [
             (server("a"), "\"a\" is not an address (it has no port)"),
             (server("a:0"), "port 0"),
@@ -325,7 +332,7 @@ mod tests {
                 sharded,
                 "multi-get = \"sharded\": every server receives requests for every key, so it must store every key: give replicas 2",
             ),
-            (Config { queue: 0, ..good.clone() }, "queue = 0: nothing could pass"),
+            (Config { queue: 0, ..good.clone() }, "queue = 0: with 0, every request would fail"),
             (Config { pools: vec![], ..good.clone() }, "there are no servers"),
             (pool(|pool| pool.servers[1] = ServerConfig::new("a:1")), "given twice"),
             (pool(|pool| pool.replicas = 3), "give a number from 1 to 2"),
@@ -338,7 +345,7 @@ mod tests {
                 "stamps = \"off\": records need",
             ),
             (Config { records, ..good.clone() }, "sample = 0"),
-            (Config { stamps: Stamps::Sampled, ..good.clone() }, "stamps = \"sampled\": without records"),
+            (Config { stamps: Stamps::Sampled, ..good.clone() }, "stamps = \"sampled\": without records and traces"),
             (Config { client_window: 0, ..good.clone() }, "client-window = 0"),
         ];
         for (config, expected) in bad {

@@ -10,18 +10,18 @@ use std::path::Path;
 /// The size of the largest file, with as many and as long lines as are allowed.
 const BYTES_MAX: u64 = 256 * 1024;
 /// The most servers of a proxy.
-const SERVERS_MAX: usize = 250;
+pub const SERVERS_MAX: usize = 250;
 /// The number of characters of a wrong line that an error repeats.
 const SHOWN_CHARACTERS: usize = 60;
 
-/// Reads a file of servers.
+/// Reads a file of servers: each server with the number of its line, from 1 on.
 ///
 /// # Errors
 /// If it cannot be read, is incomplete, or is not a list of servers; in one line, without the name of the file.
-pub fn read_servers(path: &Path) -> Result<Vec<ServerConfig>, String> {
+pub fn read_servers(path: &Path) -> Result<Vec<(usize, ServerConfig)>, String> {
     let bytes = read(path).map_err(|error| format!("cannot read the servers: {error}"))?;
     if bytes.len() as u64 > BYTES_MAX {
-        return Err("larger than 256 KiB; a list of servers is smaller".into());
+        return Err("it is larger than 256 KiB; is it a list of servers?".into());
     }
     parse_servers(&bytes)
 }
@@ -44,12 +44,12 @@ fn open(path: &Path) -> io::Result<File> {
     Ok(File::from(rustix::fs::open(path, flags, Mode::empty())?))
 }
 
-fn parse_servers(bytes: &[u8]) -> Result<Vec<ServerConfig>, String> {
+fn parse_servers(bytes: &[u8]) -> Result<Vec<(usize, ServerConfig)>, String> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let line = 1 + bytes[..error.valid_up_to()].iter().filter(|&&byte| byte == b'\n').count();
         format!("line {line}: not UTF-8")
     })?;
-    let mut servers: Vec<ServerConfig> = Vec::new();
+    let mut servers: Vec<(usize, ServerConfig)> = Vec::new();
     for (index, line) in text.lines().enumerate() {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
@@ -58,10 +58,10 @@ fn parse_servers(bytes: &[u8]) -> Result<Vec<ServerConfig>, String> {
         let shown: String = line.chars().take(SHOWN_CHARACTERS).flat_map(char::escape_debug).collect();
         let refuse = |problem: &str| format!("line {}: \"{shown}\": {problem}", index + 1);
         let server = ServerConfig::from_line(line).map_err(|problem| refuse(&problem))?;
-        if servers.iter().any(|other| other.address == server.address) {
+        if servers.iter().any(|(_, other)| other.address == server.address) {
             return Err(refuse("this server is given twice"));
         }
-        servers.push(server);
+        servers.push((index + 1, server));
         if servers.len() > SERVERS_MAX {
             return Err(format!("more than {SERVERS_MAX} servers, which is the most that a proxy supports"));
         }
@@ -136,12 +136,13 @@ mod tests {
         let text =
             "# written by discovery\n\n10.0.0.1:11211\r\n  cache-2:11211:3 second \n[::1]:11211 third\nunix:/a\n";
         let servers = parse_servers(text.as_bytes()).unwrap();
-        let shown: Vec<_> = servers.iter().map(|one| (one.address.as_str(), one.weight, one.name.as_deref())).collect();
+        let shown: Vec<_> =
+            servers.iter().map(|(line, one)| (*line, one.address.as_str(), one.weight, one.name.as_deref())).collect();
         let expected = [
-            ("10.0.0.1:11211", 1, None),
-            ("cache-2:11211", 3, Some("second")),
-            ("[::1]:11211", 1, Some("third")),
-            ("unix:/a", 1, None),
+            (3, "10.0.0.1:11211", 1, None),
+            (4, "cache-2:11211", 3, Some("second")),
+            (5, "[::1]:11211", 1, Some("third")),
+            (6, "unix:/a", 1, None),
         ];
         assert_eq!(shown, expected);
     }
@@ -175,9 +176,9 @@ mod tests {
         assert!(read_servers(&path).unwrap_err().starts_with("cannot read the servers: No such file"));
         assert_eq!(read_servers(folder.path()).unwrap_err(), "cannot read the servers: this is not a file");
         std::fs::write(&path, vec![b'#'; 300_000]).unwrap();
-        assert!(read_servers(&path).unwrap_err().starts_with("larger than 256 KiB"));
+        assert!(read_servers(&path).unwrap_err().starts_with("it is larger than 256 KiB"));
         std::fs::write(&path, "a:1\n").unwrap();
-        assert_eq!(read_servers(&path), Ok(vec![ServerConfig::new("a:1")]));
+        assert_eq!(read_servers(&path), Ok(vec![(1, ServerConfig::new("a:1"))]));
     }
 
     #[test]

@@ -34,7 +34,7 @@ fn load<T>(path: &Path, parse: impl Fn(&[u8]) -> Result<T, UsersFault>) -> Resul
     let refuse = |fault: &dyn ToString| ProxyError::Auth { path: path.into(), fault: fault.to_string() };
     let text = read(path).map_err(|error| refuse(&error))?;
     if text.len() as u64 > BYTES_MAX {
-        return Err(refuse(&"it is larger than 256 KiB, and a file of users is smaller"));
+        return Err(refuse(&"it is larger than 256 KiB; is it a file of users?"));
     }
     parse(&text).map_err(|fault| refuse(&fault))
 }

@@ -91,7 +91,7 @@ impl ChangeRequest {
         ChangedServer::parse(message).is_some()
     }
 
-    /// Replies, with a sentence for the operator. One who does not wait any more gets no reply.
+    /// Replies with a sentence for the operator. A client that waits no longer gets no reply, which is not an error.
     pub fn reply(self, outcome: Result<String, String>) {
         let text = match outcome {
             Ok(text) => format!("{DONE}\n{text}"),

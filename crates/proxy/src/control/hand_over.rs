@@ -58,7 +58,7 @@ impl TakeOver {
         let (text, sockets) = channel.receive(MESSAGE_WAIT)?;
         let names: Vec<&str> = text.lines().collect();
         if names.len() != sockets.len() {
-            return Err(io::Error::other(format!("{} names came with {} sockets", names.len(), sockets.len())));
+            return Err(io::Error::other(format!("received {} names with {} sockets", names.len(), sockets.len())));
         }
         let inherited = names.into_iter().zip(sockets).map(|(line, socket)| {
             let file = line.strip_prefix(WITH_FILE);

@@ -39,9 +39,10 @@ impl Log {
         if config.log.level == LogLevel::Off {
             return Ok(None);
         }
-        let Tally { loops, accept, log: counters, .. } = &*stats.tally;
+        let Tally { loops, accept, log: counters, traces, .. } = &*stats.tally;
         let (queue, entries) = LogQueue::new(counters.clone());
-        let sources = Sources { loops: loops.clone(), accept: accept.clone(), log: counters.clone() };
+        let sources =
+            Sources { loops: loops.clone(), accept: accept.clone(), log: counters.clone(), traces: traces.clone() };
         let down = before.map(|log| log.down.clone()).unwrap_or_default();
         let writer = LogWriter {
             config: config.log.clone(),

@@ -10,6 +10,7 @@ use crate::control::logging::Log;
 use crate::control::resolve::{Resolver, Resolving};
 use crate::control::running::{MetricsThread, Running};
 use crate::control::threads::Worker;
+use crate::control::traces::Traces;
 use crate::control::transport::{Target, equip, targets};
 use crate::observe::counters::{AcceptCounters, NameCounters};
 use crate::observe::health::Health;
@@ -21,6 +22,7 @@ use crate::observe::process_counts::ProcessCounts;
 use crate::observe::scraper::RequestHistograms;
 use crate::observe::stats::{Stats, settings};
 use crate::observe::tally::{CountedNames, ServerName, Tally};
+use crate::observe::traces::sampler::TraceSampler;
 use crate::observe::watchdog::{Heartbeat, Watchdog};
 use crate::path::accept::{self, Acceptor, LoopPost, Relays};
 use crate::path::addresses::Addresses;
@@ -36,6 +38,7 @@ use crate::path::journal::Journal;
 use crate::path::listeners::Listeners;
 use crate::path::messages::{AcceptMessage, LoopMessage};
 use crate::path::rate_limits::{Buckets, RateLimits, buckets};
+use crate::path::rewrite::Rewriter;
 use crate::path::route::Router;
 use crate::replication::pending_invalidations::PendingInvalidations;
 use clock::{Clock, Nanos};
@@ -70,6 +73,7 @@ pub(super) struct Prepared {
     pub(super) metrics: Option<MetricsThread>,
     pub(super) is_stopping: Arc<AtomicBool>,
     pub(super) log: Option<Log>,
+    pub(super) traces: Option<Traces>,
     pub(super) records: NewRecords,
     pub(super) inheritance: Inheritance,
     pub(super) servers: Servers,
@@ -108,10 +112,11 @@ impl Prepared {
         let counts = itself.map_or_else(|| Arc::new(ProcessCounts::new(clock)), |old| old.counts.clone());
         let tally = Arc::new(Tally::new(Arc::new(counted_names(config)), config.loops));
         let auth = Auth::load(config)?;
-        let Resolved { backends, servers, resolver, warnings } =
+        let Resolved { backends, servers, resolver, mut warnings } =
             resolve_backends(config, &auth, itself, tally.resolver.clone(), clock)?;
         let same = servers.first_same();
         config.check_shared_servers(&same)?;
+        warnings.extend(config.check_same_servers(&same)?);
         let router = Arc::new(Router::new(config).with_servers(same));
         let records = NewRecords::create(config, clock)?;
         let inheritance = match itself {
@@ -122,11 +127,12 @@ impl Prepared {
         let is_stopping = Arc::new(AtomicBool::new(false));
         let before = itself.and_then(|old| old.log.as_ref());
         let log = Log::prepare(config, &stats, &is_stopping, before)?;
+        let traces = Traces::prepare(config, &tally, clock)?;
         let buckets = buckets(config, itself.map(|old| (&old.config, &old.buckets)), clock.now());
         let (clients_open, addresses) = (Arc::new(AtomicUsize::new(0)), Addresses::default());
         let (mut posts, mut loops) = (Vec::new(), Vec::new());
         for (index, heartbeat) in Heartbeat::of_loops(watchdog, config.loops).into_iter().enumerate() {
-            let journal = journal(config, &stats, log.as_ref(), records.0.as_ref(), index);
+            let journal = journal(config, &stats, (log.as_ref(), traces.as_ref()), records.0.as_ref(), index);
             let limits = RateLimits::new(config, &buckets, &router, &tally.loops[index]);
             let own = (journal, limits);
             let (post, mut parts) = build(config, &router, &backends, &stats, &inheritance.pending, own, index)?;
@@ -158,6 +164,7 @@ impl Prepared {
             metrics,
             is_stopping,
             log,
+            traces,
             records,
             inheritance,
             servers,
@@ -174,6 +181,7 @@ impl Prepared {
         self.loops.iter_mut().for_each(Worker::begin);
         self.metrics.iter_mut().for_each(|metrics| metrics.thread.begin());
         self.log.iter_mut().for_each(Log::begin);
+        self.traces.iter_mut().for_each(Traces::begin);
         self.acceptor.begin();
     }
 }
@@ -336,12 +344,20 @@ fn backends(config: &Config, auth: &Auth, targets: &[Target], resolver: &Resolve
 }
 
 /// The journal of the loop with this index.
-fn journal(config: &Config, stats: &Stats, log: Option<&Log>, writer: Option<&Writer>, index: usize) -> Journal {
+fn journal(
+    config: &Config,
+    stats: &Stats,
+    (log, traces): (Option<&Log>, Option<&Traces>),
+    writer: Option<&Writer>,
+    index: usize,
+) -> Journal {
     let counters = &stats.tally.loops[index];
+    let sampler = config.traces.as_ref().zip(traces);
     Journal::new(
         counters.clone(),
         stats.hot_keys.as_ref().map(|board| board.counter(index)),
         SlowLog::new(&config.log, config.loops, log.map(|log| &log.queue), counters),
+        sampler.map(|(config, traces)| TraceSampler::new(config, traces.queue.clone(), index)),
         writer.map(Writer::sender),
         index as u8,
     )
@@ -376,6 +392,7 @@ fn build(
         jobs: Jobs::new(config),
         answered: Vec::new(),
         rate_limits,
+        rewriter: Rewriter::new(router),
         dispatcher: Dispatcher::new(
             config,
             router.clone(),

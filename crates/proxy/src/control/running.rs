@@ -8,6 +8,7 @@ use crate::control::inherit::Servers;
 use crate::control::logging::Log;
 use crate::control::resolve::Resolving;
 use crate::control::threads::Worker;
+use crate::control::traces::Traces;
 use crate::observe::counters::ListCounter;
 use crate::observe::log::event::{LogEvent, ProcessEvent};
 use crate::observe::metrics_server::MetricsServer;
@@ -62,6 +63,7 @@ pub struct Running {
     pub(crate) is_stopping: Arc<AtomicBool>,
     pub(crate) watchdog: Option<Watchdog>,
     pub(crate) log: Option<Log>,
+    pub(crate) traces: Option<Traces>,
     pub(crate) writer: Option<Writer>,
     /// By backend.
     pub(crate) pending: Vec<PendingInvalidations>,
@@ -174,6 +176,10 @@ impl Running {
         self.resolving.stop();
         if let Some(metrics) = self.metrics {
             metrics.stop();
+        }
+        // Before the log, which reports what could not be sent.
+        if let Some(traces) = self.traces {
+            traces.end();
         }
         if let Some(log) = self.log {
             log.end();

@@ -102,6 +102,7 @@ pub(crate) fn start_after(config: Config, before: Before<'_>, clock: Clock) -> R
         is_stopping: prepared.is_stopping,
         watchdog,
         log: prepared.log,
+        traces: prepared.traces,
         writer: prepared.records.keep(),
         pending: prepared.inheritance.pending,
         servers: prepared.servers,

@@ -40,7 +40,7 @@ const POOL: &[&str] = &["pool"];
 const QUEUE: &[&str] = &["loop", "queue"];
 
 /// All metrics, in the order of the page.
-pub(crate) const ALL: [&Definition; 86] = [
+pub(crate) const ALL: [&Definition; 91] = [
     &STAGE,
     &REQUESTS,
     &KEYS,
@@ -117,6 +117,11 @@ pub(crate) const ALL: [&Definition; 86] = [
     &SLOW_REQUESTS,
     &LOG_LINES,
     &LOG_LINES_LOST,
+    &TRACES_EXPORTED,
+    &TRACES_DROPPED,
+    &TRACES_FAILED,
+    &TRACE_SPANS_REJECTED,
+    &TRACE_ATTEMPTS_FAILED,
     &SCRAPE_STALE_LOOPS,
     &SCRAPES,
     &METRICS_CONNECTIONS_CLOSED,
@@ -271,12 +276,12 @@ pub(crate) const RATE_LIMITED: Definition =
 pub(crate) const SERVER_LIST_CHANGES: Definition = counter(
     "waystage_server_list_changes_total",
     POOL,
-    "Times that the pool got other servers, because its servers-file or the addresses of a name had changed",
+    "Times that the pool got other servers, because its servers-file, its SRV records or the addresses of a name had changed",
 );
 pub(crate) const SERVER_LIST_FAILURES: Definition = counter(
     "waystage_server_list_failures_total",
     POOL,
-    "Problems with the servers-file or the names of the pool, because of which it kept its last servers",
+    "Problems with the servers-file, the SRV records or the names of the pool, because of which it kept its last servers",
 );
 pub(crate) const BACKEND_EJECTED: Definition = gauge(
     "waystage_backend_ejected",
@@ -381,6 +386,25 @@ pub(crate) const LOG_LINES_LOST: Definition = counter(
     "waystage_log_lines_lost_total",
     &[],
     "Lines of the log that could not be written, or for which the queue of lines had no room",
+);
+pub(crate) const TRACES_EXPORTED: Definition =
+    counter("waystage_traces_exported_total", &[], "Sampled requests whose spans the collector has accepted");
+pub(crate) const TRACES_DROPPED: Definition =
+    counter("waystage_traces_dropped_total", &[], "Sampled requests without spans, because traces-queue was full");
+pub(crate) const TRACES_FAILED: Definition = counter(
+    "waystage_traces_failed_total",
+    &[],
+    "Sampled requests whose spans the collector has refused, or not accepted within a minute or before the proxy stopped",
+);
+pub(crate) const TRACE_SPANS_REJECTED: Definition = counter(
+    "waystage_trace_spans_rejected_total",
+    &[],
+    "Spans that the collector has reported as rejected in a reply that accepts the others",
+);
+pub(crate) const TRACE_ATTEMPTS_FAILED: Definition = counter(
+    "waystage_trace_attempts_failed_total",
+    &[],
+    "Attempts to send spans that failed: no connection, no valid reply within 10 s, or another status than success",
 );
 pub(crate) const SCRAPE_STALE_LOOPS: Definition = counter(
     "waystage_scrape_stale_loops_total",

@@ -87,7 +87,7 @@ mod tests {
             config.pools.push(PoolConfig::new(name, &[server.into()]));
         }
         config.pools[1].failover_pool = Some(FailoverPool { pool: "spare".into(), expiry: Duration::from_secs(1) });
-        config.routes.push(RouteConfig { prefix: "r:".into(), pool: "routed".into() });
+        config.routes.push(RouteConfig::new("r:", "routed"));
         let loops: Vec<_> = (0..2).map(|_| Arc::new(LoopCounters::new(4, 5, 0))).collect();
         let is_stopping = Arc::new(AtomicBool::new(false));
         let health = Health::new(&config, loops.clone(), is_stopping.clone());

@@ -10,6 +10,7 @@ use crate::observe::labels::{self, Labels};
 use crate::observe::metrics_text::{Number, Page};
 use crate::observe::process_counts::ProcessCounts;
 use crate::observe::tally::{ServerName, Sums, Tally};
+use crate::observe::traces::counters::TraceCounters;
 use clock::Process;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
@@ -19,7 +20,7 @@ use prometheus_client::registry::Registry;
 use records::Outcome;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use wire::Verb;
 
 /// The sources of one proxy's metrics. They stay the same while the proxy runs.
@@ -307,6 +308,17 @@ impl Snapshot {
         page.sample(&catalogue::SLOW_REQUESTS, self.sum(|loops| &loops.slow_requests))?;
         page.sample(&catalogue::LOG_LINES, self.sums.of_log(|log| &log.written))?;
         page.sample(&catalogue::LOG_LINES_LOST, self.sums.of_log(|log| &log.lost))?;
+        type TraceField = fn(&TraceCounters) -> &AtomicU64;
+        let traces: [(&Definition, TraceField); 5] = [
+            (&catalogue::TRACES_EXPORTED, |traces| &traces.exported),
+            (&catalogue::TRACES_DROPPED, |traces| &traces.dropped),
+            (&catalogue::TRACES_FAILED, |traces| &traces.failed),
+            (&catalogue::TRACE_SPANS_REJECTED, |traces| &traces.rejected_spans),
+            (&catalogue::TRACE_ATTEMPTS_FAILED, |traces| &traces.failed_attempts),
+        ];
+        for (definition, field) in traces {
+            page.sample(definition, self.sums.of_traces(field))?;
+        }
         page.sample(&catalogue::SCRAPE_STALE_LOOPS, self.sums.of_scrapes(|scrapes| &scrapes.stale_loops))?;
         page.sample(&catalogue::SCRAPES, self.sums.of_scrapes(|scrapes| &scrapes.scrapes))?;
         type Field = fn(&ScrapeCounters) -> &Counter;

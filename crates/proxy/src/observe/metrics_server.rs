@@ -1,5 +1,5 @@
 //! Serves the metrics over HTTP on one thread of its own, one request for each connection. Clients that are slow to send or to
-//! read delay nobody: connections are non-blocking, limited in number and limited in time.
+//! read delay no other client: connections are non-blocking, limited in number and limited in time.
 
 use crate::observe::health::Health;
 use crate::observe::metrics::Subject;

@@ -8,6 +8,7 @@ use crate::observe::counters::{
     AcceptCounters, Counter, ListCounter, LoopCounters, NameCounter, NameCounters, QueueCounters, ScrapeCounters,
 };
 use crate::observe::log::queue::LogCounters;
+use crate::observe::traces::counters::TraceCounters;
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::iter::once;
@@ -40,6 +41,7 @@ pub(crate) struct Tally {
     /// By pool. The thread that reloads the configuration writes them.
     pub(crate) lists: Vec<ListCounter>,
     pub(crate) log: Arc<LogCounters>,
+    pub(crate) traces: Arc<TraceCounters>,
     pub(crate) scrapes: Arc<ScrapeCounters>,
 }
 
@@ -54,6 +56,7 @@ impl Tally {
             resolver: Arc::new(NameCounters::new(servers.len())),
             lists: pools.iter().map(|_| ListCounter::default()).collect(),
             log: Arc::default(),
+            traces: Arc::default(),
             scrapes: Arc::default(),
             named,
         }
@@ -70,6 +73,7 @@ impl Tally {
         self.scrapes.add(&other.scrapes);
         self.log.written.fetch_add(other.log.written.load(Ordering::Relaxed), Ordering::Relaxed);
         self.log.lost.fetch_add(other.log.lost.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.traces.add(&other.traces);
         let pools = pairs(&self.named.pools, &other.named.pools);
         let servers = pairs(&self.named.servers, &other.named.servers);
         let queues = pairs(&self.named.queues, &other.named.queues);
@@ -137,6 +141,11 @@ impl Sums {
     /// A counter of the log.
     pub(crate) fn of_log(&self, field: impl Fn(&LogCounters) -> &AtomicU64) -> u64 {
         self.all().map(|tally| field(&tally.log).load(Ordering::Relaxed)).sum()
+    }
+
+    /// A counter of traces.
+    pub(crate) fn of_traces(&self, field: impl Fn(&TraceCounters) -> &AtomicU64) -> u64 {
+        self.all().map(|tally| field(&tally.traces).load(Ordering::Relaxed)).sum()
     }
 
     /// A counter of the metrics servers.

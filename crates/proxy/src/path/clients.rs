@@ -66,9 +66,9 @@ pub(crate) struct Clients {
     /// Clients move to another loop, so that the end of a client's last job must be noticed.
     pub(crate) notes_idle: bool,
     /// If `notes_idle`: the clients whose last job has ended since the event loop looked.
-    pub(crate) idle: Vec<SessionRef>,
+    idle: Vec<SessionRef>,
     /// Blocked clients whose last late write has ended since the event loop looked.
-    pub(crate) unblocked: Vec<SessionRef>,
+    unblocked: Vec<SessionRef>,
 }
 
 impl Client {
@@ -162,6 +162,11 @@ impl Clients {
                 self.idle.push(session);
             }
         }
+    }
+
+    /// Takes a client out of `idle` or `unblocked`.
+    pub(crate) fn take_idle_or_unblocked(&mut self) -> Option<SessionRef> {
+        self.idle.pop().or_else(|| self.unblocked.pop())
     }
 
     /// Changes the number of keys in flight for clients with unknown value sizes.

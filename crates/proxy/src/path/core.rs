@@ -14,6 +14,7 @@ use crate::path::leg_request::own_limits;
 use crate::path::meta::{finish_reply, prepare};
 use crate::path::order::Overlap;
 use crate::path::rate_limits::RateLimits;
+use crate::path::rewrite::Rewriter;
 use crate::replication::keeps_order;
 use clock::{Clock, Nanos, Stage, StageClock};
 use records::{Outcome, is_sampled};
@@ -27,6 +28,8 @@ pub(crate) struct SessionSettings {
     pub(crate) stamps: Stamps,
     pub(crate) part_failure: PartFailure,
     pub(crate) overlap: Overlap,
+    /// How many times slower than this machine the loops work, for experiments only.
+    pub(crate) slow_down: Option<f64>,
     /// Whether a pool has a warm-up pool, from which values are fetched one by one.
     pub(crate) has_warm_up: bool,
     /// Whether writes can have later steps, in a warm-up or failover pool, which must not change their order.
@@ -56,6 +59,8 @@ pub(crate) struct Core {
     pub(crate) answered: Vec<JobId>,
     /// The rate limits of pools, if any has one.
     pub(crate) rate_limits: Option<RateLimits>,
+    /// Changes keys, if a route does.
+    pub(crate) rewriter: Option<Box<Rewriter>>,
     pub(crate) dispatcher: Dispatcher,
     pub(crate) journal: Journal,
     pub(crate) stats: Stats,
@@ -94,6 +99,7 @@ impl SessionSettings {
             stamps: config.stamps,
             part_failure: config.part_failure,
             overlap: Overlap::of(config.discipline, keeps_order(config)),
+            slow_down: config.slow_down,
             has_warm_up: config.pools.iter().any(|pool| pool.warm_up.is_some()),
             has_steps: config.pools.iter().any(|pool| pool.warm_up.is_some() || pool.failover_pool.is_some()),
             handshake_timeout: config.transport.tls.handshake_timeout,
@@ -140,6 +146,7 @@ impl Core {
     pub(crate) fn begin(&mut self, arrival: Arrival) -> JobId {
         // A line of many keys is recorded once, with its last part.
         let is_sampled = !arrival.is_part && is_sampled(arrival.port, arrival.sequence, self.journal.sample());
+        let is_traced = !arrival.is_part && self.journal.takes_trace();
         let id = self.jobs.begin_for(arrival.session);
         let job = self.jobs.get(id);
         job.pool = arrival.pool;
@@ -151,9 +158,10 @@ impl Core {
         job.is_part = arrival.is_part;
         job.request_bytes = arrival.request_bytes as u32;
         job.is_sampled = is_sampled;
+        job.is_traced = is_traced;
         job.is_timed = match self.settings.stamps {
             Stamps::Off => false,
-            Stamps::Sampled => is_sampled,
+            Stamps::Sampled => is_sampled || is_traced,
             Stamps::All => true,
         };
         if job.is_timed {
@@ -183,9 +191,34 @@ impl Core {
 
     /// Sends a job to its backends. A read that is sent again was admitted before.
     fn dispatch(&mut self, id: JobId, request: &Request<'_>) {
+        if self.rewriter.is_none() || self.jobs.get(id).pool.is_some() {
+            self.dispatch_as_is(id, request);
+        } else if !self.dispatch_rewritten(id, request) {
+            return;
+        }
+        self.journal.note_keys(request, self.jobs.get(id));
+    }
+
+    fn dispatch_as_is(&mut self, id: JobId, request: &Request<'_>) {
         let (dispatcher, mut answered, time) = self.parts();
         dispatcher.dispatch(id, request, &mut answered, time);
-        self.journal.note_keys(request, self.jobs.get(id));
+    }
+
+    /// Sends a job to its backends with the keys that they receive. Returns false if such a key is impossible, and the job refused.
+    fn dispatch_rewritten(&mut self, id: JobId, request: &Request<'_>) -> bool {
+        let Some(mut rewriter) = self.rewriter.take() else { return true };
+        let rewritten = rewriter.rewrite(request, self.jobs.get(id));
+        let is_sent = rewritten.is_ok();
+        match rewritten {
+            Ok(rewritten) => self.dispatch_as_is(id, &rewritten),
+            Err(error) => {
+                let job = self.jobs.get(id);
+                (job.outcome, job.is_done, job.is_refusal) = (Outcome::ClientError, true, true);
+                job.reply.extend_from_slice(error.line());
+            }
+        }
+        self.rewriter = Some(rewriter);
+        is_sent
     }
 
     /// The dispatcher, with the jobs that it answers and the time.
@@ -214,7 +247,7 @@ impl Core {
 
     /// Goes on with a job some of whose legs have answered. When its reply is complete, returns the session that waits for it.
     pub(crate) fn complete(&mut self, id: JobId) -> Option<SessionRef> {
-        let Core { dispatcher, jobs, answered, clock, turn, settings, journal, .. } = self;
+        let Core { dispatcher, jobs, answered, clock, turn, settings, journal, rewriter, .. } = self;
         jobs.get(id).is_listed = false;
         let mut answered = AnsweredJobs { jobs, list: answered };
         let time = Time { clock, turn: *turn };
@@ -259,6 +292,11 @@ impl Core {
         }
         join(job, settings.part_failure);
         finish_reply(job);
+        if !job.rare.get().client_keys.is_empty()
+            && let Some(rewriter) = rewriter
+        {
+            rewriter.restore(job);
+        }
         if let Some(line) = job.reply_override {
             job.outcome = Outcome::ClientError;
             job.reply.clear();
@@ -322,13 +360,12 @@ impl Core {
         let job = self.jobs.take_dropped(id);
         job.restart();
         (job.may_exceed, job.is_bulk, job.is_repeated) = (how.may_exceed, how.is_bulk, true);
-        self.dispatch(id, request);
+        if let Request::Meta(_) = request {
+            // It has the key that the servers receive, and its client's key was counted when it was sent first.
+            self.dispatch_as_is(id, request);
+        } else {
+            self.dispatch(id, request);
+        }
         id
     }
-}
-
-/// An emptied list, for its memory, with the entries that were added to its replacement meanwhile.
-pub(crate) fn reuse<T>(mut emptied: Vec<T>, filled: &mut Vec<T>) -> Vec<T> {
-    emptied.append(filled);
-    emptied
 }

@@ -8,12 +8,14 @@
 
 mod header;
 mod openings;
+mod pace;
 
 use crate::observe::histograms::StageHistograms;
 use crate::observe::watchdog::Heartbeat;
 use crate::path::addresses::{Addresses, Permit};
-use crate::path::core::{Core, reuse};
+use crate::path::core::Core;
 use crate::path::event_loop::openings::Openings;
+use crate::path::event_loop::pace::Pace;
 use crate::path::job::{JobId, SessionRef};
 use crate::path::listeners::Listener;
 use crate::path::messages::{AcceptMessage, ClientOrigin, DrainLimits, LoopMessage, Moving, NewestAcceptor};
@@ -52,7 +54,7 @@ pub(crate) struct EventLoop {
     buffers: Buffers,
     core: Core,
     sessions: Slab<Session>,
-    /// Sessions that may have a reply to write, or may read again.
+    /// Sessions that may have a reply to write, or may read again. Each is listed once.
     touched: Vec<usize>,
     /// Sessions that may have more to read.
     again: Vec<usize>,
@@ -125,6 +127,7 @@ impl EventLoop {
     pub(crate) fn run(mut self) -> io::Result<LoopEnd> {
         let mut ready = Vec::new();
         self.core.turn = self.core.clock.now();
+        let mut pace = self.core.settings.slow_down.map(Pace::new).transpose()?;
         self.tick();
         while !self.is_drained() {
             let (before, timeout) = (self.core.turn, self.timeout());
@@ -135,6 +138,9 @@ impl EventLoop {
                 self.core.journal.flush();
             }
             self.turn(&ready);
+            if let Some(pace) = &mut pace {
+                pace.rest(&self.core.clock);
+            }
         }
         Ok(self.close())
     }
@@ -145,11 +151,11 @@ impl EventLoop {
             self.on_backend_ready(*event);
         }
         self.tick();
-        let mut again = std::mem::take(&mut self.again);
-        for slot in again.drain(..) {
-            self.receive(slot);
+        let count = self.again.len();
+        for index in 0..count {
+            self.receive(self.again[index]);
         }
-        self.again = reuse(again, &mut self.again);
+        self.again.drain(..count);
         for event in ready.iter().filter(|event| event.token >= MAILBOX) {
             match event.token {
                 MAILBOX => self.handle_messages(),
@@ -286,7 +292,9 @@ impl EventLoop {
                     self.end_heartbeat();
                     self.core.settings.is_moving = true;
                     self.core.jobs.clients.notes_idle = true;
-                    self.touched.extend(self.sessions.iter().map(|(slot, _)| slot));
+                    let listed =
+                        self.sessions.iter_mut().filter_map(|(slot, session)| session.mark_listed().then_some(slot));
+                    self.touched.extend(listed);
                 }
                 LoopMessage::Drain(limits) => self.drain(limits),
             }
@@ -302,7 +310,7 @@ impl EventLoop {
     ) {
         let entry = self.sessions.vacant_entry();
         let slot = entry.key();
-        let is_logged = self.core.journal.logs_slow_requests();
+        let is_logged = self.core.journal.shows_clients();
         let logged = connection.client_address(address).filter(|_| is_logged).map(|address| address.ip());
         if self.poller.add(&mut connection, Token(FIRST_SESSION + slot)).is_ok() {
             let name = (slot as u32, number, listener);
@@ -317,7 +325,7 @@ impl EventLoop {
             if let Some(interval) = self.check_interval {
                 self.checks.push_back((self.core.turn + interval, slot as u32, number));
             }
-            self.touched.push(slot);
+            self.touch(slot);
             if self.draining.is_some() {
                 self.stop_reading(slot);
             }
@@ -338,7 +346,7 @@ impl EventLoop {
         self.receive(slot);
         if let Some(session) = self.sessions.get_mut(slot) {
             session.stop_reading(&mut self.core);
-            self.touched.push(slot);
+            self.touch(slot);
         }
     }
 
@@ -356,11 +364,19 @@ impl EventLoop {
     fn on_session_ready(&mut self, slot: usize, event: Ready) {
         let Some(session) = self.sessions.get_mut(slot) else { return };
         session.connection().on_ready(event.readable, event.writable, event.closing);
+        let is_readable = session.connection().is_readable();
         if event.writable {
-            self.touched.push(slot);
+            self.touch(slot);
         }
-        if session.connection().is_readable() {
+        if is_readable {
             self.receive(slot);
+        }
+    }
+
+    /// Lists a session, if it is still there.
+    fn touch(&mut self, slot: usize) {
+        if self.sessions.get_mut(slot).is_some_and(Session::mark_listed) {
+            self.touched.push(slot);
         }
     }
 
@@ -374,37 +390,36 @@ impl EventLoop {
             Ok(_) => {}
             Err(Gone) => return self.remove(slot),
         }
-        self.touched.push(slot);
+        self.touch(slot);
     }
 
     /// Completes the jobs with answered legs, and lists their sessions.
     fn complete_jobs(&mut self) {
-        let mut answered = std::mem::take(&mut self.core.answered);
         if self.core.settings.has_steps {
             // Two writes of a client that fail in the same turn fail over in their order.
-            answered.sort_by_key(|&id| self.core.jobs.get(id).sequence);
+            let Core { answered, jobs, .. } = &mut self.core;
+            answered.sort_by_key(|&id| jobs.get(id).sequence);
         }
-        for id in answered.drain(..) {
+        let count = self.core.answered.len();
+        for index in 0..count {
+            let id = self.core.answered[index];
             if self.core.settings.has_steps {
                 self.note_overtaken(id);
             }
             let Some(session) = self.core.complete(id) else { continue };
             let slot = session.slot as usize;
             if self.sessions.get(slot).is_some_and(|candidate| candidate.number() == session.connection) {
-                // The replies to a pipeline often come together.
-                if self.touched.last() != Some(&slot) {
-                    self.touched.push(slot);
-                }
+                self.touch(slot);
             } else {
                 let now = self.core.clock.now();
                 self.core.journal.end_undelivered(&mut self.core.jobs, id, now);
             }
         }
-        self.core.answered = reuse(answered, &mut self.core.answered);
+        self.core.answered.drain(..count);
         // The job of a slow replica may have been the last that kept a client from moving.
-        let clients = &mut self.core.jobs.clients;
-        let sessions = clients.idle.drain(..).chain(clients.unblocked.drain(..));
-        self.touched.extend(sessions.map(|session| session.slot as usize));
+        while let Some(client) = self.core.jobs.clients.take_idle_or_unblocked() {
+            self.touch(client.slot as usize);
+        }
     }
 
     /// Records whether a later write of the same client has overtaken a write that may fail over. Writes of a client that has
@@ -426,10 +441,9 @@ impl EventLoop {
 
     /// Writes replies, resumes sessions that were paused or blocked, and closes those that are finished.
     fn reply(&mut self) {
-        let mut touched = std::mem::take(&mut self.touched);
-        touched.sort_unstable();
-        touched.dedup();
-        for slot in touched.drain(..) {
+        let count = self.touched.len();
+        for index in 0..count {
+            let slot = self.touched[index];
             let Some(session) = self.sessions.get_mut(slot) else { continue };
             let progress = match session.reply(&mut self.core) {
                 Ok(()) => session.resume(&mut self.buffers, &mut self.core),
@@ -437,10 +451,13 @@ impl EventLoop {
             };
             match progress {
                 Ok(Progress::Nothing) => {}
-                Ok(Progress::Taken) => self.touched.push(slot),
-                Ok(Progress::More) => {
-                    self.touched.push(slot);
-                    self.again.push(slot);
+                Ok(progress) => {
+                    if session.mark_listed() {
+                        self.touched.push(slot);
+                    }
+                    if progress == Progress::More {
+                        self.again.push(slot);
+                    }
                 }
                 Err(Gone) => {
                     self.remove(slot);
@@ -453,7 +470,7 @@ impl EventLoop {
                 self.hand_to_successor(slot);
             }
         }
-        self.touched = reuse(touched, &mut self.touched);
+        self.touched.drain(..count);
     }
 
     /// Closes the connection of a client whose replies are all delivered. If the client may still be sending, only the sending side

@@ -1,15 +1,18 @@
 //! A job: one request inside the proxy, with its clock, its legs and its reply buffer.
 //! It names its session by number, so that the code that answers legs need not know sessions.
 
+mod candidate;
+mod rare;
+
+pub(crate) use crate::path::job::candidate::{Candidate, WantedKey};
+
+use crate::path::job::rare::{KEPT_BYTES, RareJobState, recycle};
 use crate::path::late::LateRequest;
 use clock::{Nanos, Stage, StageClock};
 use records::Outcome;
 use std::borrow::Cow;
 use std::sync::Arc;
-use wire::{Meta, Request, Verb, encode_get};
-
-/// A larger buffer is freed when its job ends. Smaller ones are kept for the next job.
-const KEPT_BYTES: usize = 16 * 1024;
+use wire::{Keys, Meta, Request, Verb, encode_get};
 
 /// The number of a job in its loop's table.
 pub(crate) type JobId = u32;
@@ -111,18 +114,6 @@ pub(crate) enum Join {
     Chosen(u16),
 }
 
-/// A key of a multi-get: its place in `key_bytes`, the leg that fetches it, which candidate that leg's backend is, the leg that has
-/// replied with a miss, and the bytes of its value in the reply of `leg`, 0 without one.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct WantedKey {
-    pub(crate) start: u32,
-    pub(crate) length: u16,
-    pub(crate) leg: u16,
-    pub(crate) candidate: Candidate,
-    pub(crate) missed: Option<u16>,
-    pub(crate) value_bytes: u32,
-}
-
 /// Where the proxy inserts the key, which `key_bytes` has in its encoded form, into the reply to an `mg`: after this many flags.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReturnedKey {
@@ -149,30 +140,6 @@ pub(crate) enum LegCommand {
     Touch,
     /// The client's command with a time to live of at most this many seconds.
     CapExpiry { seconds: u32 },
-}
-
-/// Which of the backends that may serve a read a leg goes to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Candidate {
-    #[default]
-    Primary,
-    /// The replica `step` servers behind the primary, chosen after `tried` other replicas.
-    Replica { step: u8, tried: u8 },
-    /// A backend of the failover pool.
-    FailoverPool,
-    /// A backend of the warm-up pool.
-    WarmUp,
-}
-
-impl Candidate {
-    /// Its distance from the primary, and the number of replicas tried before it; none for a backend of another pool.
-    pub(crate) fn place(self) -> Option<(u8, u8)> {
-        match self {
-            Candidate::Primary => Some((0, 0)),
-            Candidate::Replica { step, tried } => Some((step, tried)),
-            Candidate::FailoverPool | Candidate::WarmUp => None,
-        }
-    }
 }
 
 /// One leg: what one backend does for a job.
@@ -208,6 +175,8 @@ pub(crate) struct Leg {
     pub(crate) late: Option<LateRequest>,
     /// How far the keys of its reply have been compared with the requested keys: an offset in `kept`, or a number in `wanted`.
     pub(crate) compared: u32,
+    /// How many bytes of its reply have been joined.
+    pub(crate) joined_bytes: usize,
     /// The encoded request while the leg waits in a queue.
     pub(crate) request: Vec<u8>,
     /// The command of that request, which may differ from the client's.
@@ -223,6 +192,8 @@ pub(crate) struct Job {
     pub(crate) is_timed: bool,
     /// Whether its record is kept.
     pub(crate) is_sampled: bool,
+    /// Whether it has spans.
+    pub(crate) is_traced: bool,
     /// Whether the client wants no reply (`noreply`).
     pub(crate) is_quiet: bool,
     /// Whether the client wants only unexpected replies: a meta command with `q`.
@@ -236,7 +207,8 @@ pub(crate) struct Job {
     /// Whether `reply` is complete.
     pub(crate) is_done: bool,
     pub(crate) session: SessionRef,
-    /// The pool of all its keys, whatever the routes say: its client has connected on the listener of this pool.
+    /// The pool of all its keys, whatever the routes say: its client has connected on the listener of this pool, or `Rewriter` has
+    /// routed the keys.
     pub(crate) pool: Option<u8>,
     pub(crate) port: u16,
     pub(crate) sequence: u32,
@@ -269,11 +241,8 @@ pub(crate) struct Job {
     pub(crate) is_in_line: bool,
     /// Its reply is an error of the proxy, which ends the line and is no failure of a part.
     pub(crate) is_refusal: bool,
-    /// The first key of the request, if slow requests are logged.
-    pub(crate) logged_key: Vec<u8>,
-    scratch: Vec<u8>,
-    pub(crate) key_bytes: Vec<u8>,
-    pub(crate) wanted: Vec<WantedKey>,
+    /// What only some requests need, for example those with several keys.
+    pub(crate) rare: RareJobState,
     /// The leg that failed first.
     pub(crate) first_error: Option<u16>,
     /// The first leg that counts for the reply. A write that failed over no longer counts the legs before.
@@ -288,8 +257,6 @@ pub(crate) struct Job {
     /// The encoded request without `noreply`: of every read but a multi-get with several legs, and of a write that may have to be sent
     /// again. Of another meta command that requests its key or opaque, the first line. Replies are compared with it.
     pub(crate) kept: Vec<u8>,
-    /// The encoded command while `kept` is the request that fetches or stores its value.
-    pub(crate) deferred: Vec<u8>,
     pub(crate) warm_up: WarmUpStep,
     pub(crate) background: Option<BackgroundJob>,
     legs: Vec<Leg>,
@@ -335,6 +302,11 @@ impl Job {
         &mut self.legs[..self.legs_used][leg as usize]
     }
 
+    /// The key of a request that may have several steps.
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.rare.get().key_bytes
+    }
+
     /// Keeps the encoded request, unless it is kept already.
     pub(crate) fn keep(&mut self, request: &Request<'_>) {
         if self.kept.is_empty() {
@@ -342,13 +314,20 @@ impl Job {
         }
     }
 
-    /// Takes the encoded request out of a read. The keys of a multi-get with several legs are encoded only now.
+    /// Takes the encoded request out of a read. The keys of a multi-get with several legs are encoded only now. If the keys were changed,
+    /// it has those of the client again, and none of them is routed.
     pub(crate) fn take_kept(&mut self) -> Vec<u8> {
         let mut kept = std::mem::take(&mut self.kept);
-        if kept.is_empty() {
-            let keys =
-                self.wanted.iter().map(|wanted| &self.key_bytes[wanted.start as usize..][..wanted.length as usize]);
-            encode_get(self.verb, 0, keys, &mut kept);
+        let rare = self.rare.get();
+        if !rare.client_keys.is_empty() && self.verb.is_retrieval() {
+            kept.clear();
+            encode_get(self.verb, 0, Keys::new(&rare.client_keys).iter(), &mut kept);
+            self.pool = None;
+            let rare = self.rare.change();
+            rare.key_pools.clear();
+            rare.client_keys.clear();
+        } else if kept.is_empty() {
+            encode_get(self.verb, 0, rare.wanted.iter().map(|wanted| rare.key_of(wanted)), &mut kept);
         }
         kept
     }
@@ -394,7 +373,7 @@ impl Job {
         self.held_bytes += value.len();
         if self.join == Join::KeyOrder {
             // The key of the value was the last one that was compared.
-            self.wanted[slot.compared as usize - 1].value_bytes = value.len() as u32;
+            self.rare.wanted_mut()[slot.compared as usize - 1].value_bytes = value.len() as u32;
         }
         let reply = if self.join == Join::Forward { &mut self.reply } else { &mut slot.reply };
         match value {
@@ -411,7 +390,8 @@ impl Job {
         let reply = if self.join == Join::Forward { &mut self.reply } else { &mut slot.reply };
         self.held_bytes = self.held_bytes.saturating_sub(reply.len());
         *reply = Vec::new();
-        self.wanted.iter_mut().filter(|wanted| wanted.leg == leg).for_each(|wanted| wanted.value_bytes = 0);
+        let wanted = self.rare.wanted_mut().iter_mut();
+        wanted.filter(|wanted| wanted.leg == leg).for_each(|wanted| wanted.value_bytes = 0);
     }
 
     /// Completes the reply of a leg with its last line. Returns whether `Core::complete` must look at the job.
@@ -446,15 +426,15 @@ impl Job {
         (self.outcome, self.hits) = (slot.outcome, slot.hits);
     }
 
-    /// A buffer to encode one part in; to be given back.
+    /// An empty buffer for other bytes than those of a reply; to be given back.
     pub(crate) fn take_scratch(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.scratch)
+        std::mem::take(&mut self.rare.change().scratch)
     }
 
-    /// Gives the buffer back for the next part.
+    /// Gives the buffer back for the next use.
     pub(crate) fn return_scratch(&mut self, mut scratch: Vec<u8>) {
         scratch.clear();
-        self.scratch = scratch;
+        self.rare.change().scratch = scratch;
     }
 
     /// Frees the replies of the legs, which have been joined. Buffers of ordinary size are kept.
@@ -485,11 +465,8 @@ impl Job {
         (self.first_error, self.dropped_value) = (None, None);
         (self.join, self.follow_up, self.outcome) = (Join::default(), FollowUp::default(), Outcome::default());
         (self.is_done, self.has_added_legs) = (false, true);
-        self.wanted.clear();
         self.reply.clear();
-        if self.returned_key.is_none() {
-            self.key_bytes.clear();
-        }
+        self.rare.forget_wanted(self.returned_key.is_none());
     }
 
     /// Whether this write was in flight and may fail over only now. A later write may already have failed over.
@@ -510,28 +487,30 @@ impl Job {
 
     /// Clears an ended job for the next request. Buffers are kept unless they have become large.
     pub(crate) fn clear(&mut self) {
-        let keep = |mut buffer: Vec<u8>| {
-            buffer.clear();
-            if buffer.capacity() > KEPT_BYTES { Vec::new() } else { buffer }
-        };
-        let mut wanted = std::mem::take(&mut self.wanted);
-        wanted.clear();
-        wanted.shrink_to(KEPT_BYTES / size_of::<WantedKey>());
-        let mut legs = std::mem::take(&mut self.legs);
-        for leg in &mut legs[..self.legs_used] {
-            leg.request = keep(std::mem::take(&mut leg.request));
-            leg.reply = keep(std::mem::take(&mut leg.reply));
+        recycle(&mut self.reply);
+        recycle(&mut self.kept);
+        for leg in &mut self.legs[..self.legs_used] {
+            recycle(&mut leg.request);
+            recycle(&mut leg.reply);
         }
+        self.rare.clear();
         *self = Job {
-            reply: keep(std::mem::take(&mut self.reply)),
-            logged_key: keep(std::mem::take(&mut self.logged_key)),
-            key_bytes: keep(std::mem::take(&mut self.key_bytes)),
-            scratch: keep(std::mem::take(&mut self.scratch)),
-            kept: keep(std::mem::take(&mut self.kept)),
-            deferred: keep(std::mem::take(&mut self.deferred)),
-            wanted,
-            legs,
+            reply: std::mem::take(&mut self.reply),
+            kept: std::mem::take(&mut self.kept),
+            legs: std::mem::take(&mut self.legs),
+            rare: std::mem::take(&mut self.rare),
             ..Job::default()
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// There may be thousands.
+    #[test]
+    fn a_job_is_small() {
+        assert!(size_of::<Job>() <= 320, "{} bytes, {} of the clock", size_of::<Job>(), size_of::<StageClock>());
     }
 }

@@ -233,7 +233,7 @@ impl Jobs {
         let mut later = jobs.take_while(|other| (other.sequence.wrapping_sub(job.sequence) as i32) > 0);
         later.any(|other| {
             let is_further = other.is_done || matches!(other.follow_up, FollowUp::FailoverWrite { .. });
-            is_further && other.key_bytes == job.key_bytes
+            is_further && other.key() == job.key() && other.pool == job.pool
         })
     }
 

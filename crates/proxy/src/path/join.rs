@@ -31,17 +31,16 @@ fn join_in_key_order(job: &mut Job, failure: PartFailure) {
         job.reply.extend_from_slice(line);
         return;
     }
-    let mut reply = std::mem::take(&mut job.reply);
-    let mut read = vec![0; job.legs().len()];
+    let (mut reply, rare) = (std::mem::take(&mut job.reply), std::mem::take(&mut job.rare));
     let mut hits = 0;
-    for wanted in &job.wanted {
-        let leg = &job.legs()[wanted.leg as usize];
-        let at = &mut read[wanted.leg as usize];
-        let value = &leg.reply[*at..][..wanted.value_bytes as usize];
+    for wanted in &rare.get().wanted {
+        let leg = job.leg(wanted.leg);
+        let value = &leg.reply[leg.joined_bytes..][..wanted.value_bytes as usize];
         reply.extend_from_slice(value);
-        *at += value.len();
+        leg.joined_bytes += value.len();
         hits += u16::from(!value.is_empty());
     }
+    job.rare = rare;
     match (error, failure) {
         (Some(line), PartFailure::Partial) => reply.extend_from_slice(&line),
         _ => reply.extend_from_slice(b"END\r\n"),
@@ -53,13 +52,13 @@ fn join_in_key_order(job: &mut Job, failure: PartFailure) {
 /// Whether the part of every key has failed. A cluster that is down must not look like an empty cache: clients would load all
 /// values from the database behind it.
 fn has_no_answer(job: &Job) -> bool {
-    job.wanted.iter().all(|wanted| job.legs()[wanted.leg as usize].outcome != Outcome::Answered)
+    job.rare.get().wanted.iter().all(|wanted| job.legs()[wanted.leg as usize].outcome != Outcome::Answered)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::path::job::{Candidate, WantedKey};
+    use crate::path::job::Candidate;
     use crate::path::jobs::Jobs;
     use clock::Nanos;
     use proptest::prelude::*;
@@ -99,14 +98,12 @@ mod tests {
         (job.join, job.verb) = (Join::KeyOrder, Verb::Get);
         let mut replies = vec![String::new(); legs as usize];
         for &(key, leg, hit) in keys {
-            let start = job.key_bytes.len() as u32;
-            job.key_bytes.extend_from_slice(format!("k{key}").as_bytes());
-            let length = (job.key_bytes.len() as u32 - start) as u16;
             let value = if hit { format!("VALUE k{key} 0 2\r\nv{}\r\n", key % 10) } else { String::new() };
             replies[leg as usize] += &value;
             let value_bytes = if Some(leg) == failed { 0 } else { value.len() as u32 };
-            let candidate = Candidate::default();
-            job.wanted.push(WantedKey { start, length, leg, candidate, missed: None, value_bytes });
+            let rare = job.rare.change();
+            rare.want(format!("k{key}").as_bytes(), 0, leg, Candidate::default());
+            rare.wanted.last_mut().unwrap().value_bytes = value_bytes;
         }
         for leg in 0..legs {
             job.add_leg(leg);

@@ -2,17 +2,19 @@
 //! histograms, and if it is sampled its record goes to the record writer.
 
 use crate::observe::counters::LoopCounters;
+use crate::observe::ended_request::{COPIED_LEGS_MAX, EndedLeg, EndedRequest};
 use crate::observe::histograms::{HistogramRequest, StageHistograms};
 use crate::observe::hot_keys::HotKeys;
 use crate::observe::log::slow_log::SlowLog;
-use crate::observe::log::slow_request::{SLOW_LEGS_MAX, SlowLeg, SlowRequest};
+use crate::observe::traces::sampler::TraceSampler;
 use crate::path::job::{Job, JobId, Leg};
 use crate::path::jobs::Jobs;
+use crate::path::leg_request::first_key;
 use clock::{Nanos, Stage};
 use records::{NO_BACKEND, Outcome, PARENT, Row, RowSender};
 use std::net::IpAddr;
 use std::sync::Arc;
-use wire::{KEY_BYTES_MAXIMUM, Request, Verb};
+use wire::{Request, Verb};
 
 /// A record has at most this many legs: it numbers them in one byte, of which `PARENT` is a reserved value.
 const RECORDED_LEGS_MAX: usize = PARENT as usize;
@@ -24,6 +26,7 @@ pub(crate) struct Journal {
     histograms: StageHistograms,
     hot_keys: Option<HotKeys>,
     slow_log: Option<SlowLog>,
+    traces: Option<TraceSampler>,
     rows: Option<RowSender>,
     loop_index: u8,
 }
@@ -34,20 +37,23 @@ impl Journal {
         counters: Arc<LoopCounters>,
         hot_keys: Option<HotKeys>,
         slow_log: Option<SlowLog>,
+        traces: Option<TraceSampler>,
         rows: Option<RowSender>,
         loop_index: u8,
     ) -> Journal {
-        Journal { counters, histograms: StageHistograms::default(), hot_keys, slow_log, rows, loop_index }
+        Journal { counters, histograms: StageHistograms::default(), hot_keys, slow_log, traces, rows, loop_index }
     }
 
-    /// Counts the keys of a request for `stats hotkeys`, and keeps the first one for the slow log.
+    /// Counts the keys of a request for `stats hotkeys`, and keeps the first one for the slow log and for spans.
     pub(crate) fn note_keys(&mut self, request: &Request<'_>, job: &mut Job) {
         if let Some(hot_keys) = &mut self.hot_keys {
             hot_keys.note(request, job.keys);
         }
-        if self.slow_log.is_some() {
-            job.logged_key.clear();
-            job.logged_key.extend_from_slice(first_key(request, &mut [0; KEY_BYTES_MAXIMUM]));
+        let is_shown = || self.traces.as_ref().is_some_and(TraceSampler::shows_keys);
+        if self.slow_log.is_some() || (job.is_traced && is_shown()) {
+            let logged_key = &mut job.rare.change().logged_key;
+            logged_key.clear();
+            logged_key.extend_from_slice(first_key(request, &mut None).unwrap_or_default());
         }
     }
 
@@ -63,12 +69,17 @@ impl Journal {
         self.rows.as_ref().map_or(0, RowSender::sample)
     }
 
+    /// Whether the next request is traced. Each is counted once.
+    pub(crate) fn takes_trace(&mut self) -> bool {
+        self.traces.as_mut().is_some_and(TraceSampler::takes)
+    }
+
     /// Ends a job whose last byte the kernel accepted at `replied`.
     pub(crate) fn end(&mut self, jobs: &mut Jobs, id: JobId, replied: Nanos) {
         let job = jobs.get(id);
         job.stamp(Stage::Replied, replied);
         self.count(job);
-        let mut is_logged = false;
+        let (mut is_logged, is_traced) = (false, job.is_traced);
         if job.is_timed {
             job.clock.finish();
             if !job.is_part {
@@ -81,15 +92,15 @@ impl Journal {
         if job.is_sampled {
             self.write(job);
         }
-        if is_logged {
-            self.log(jobs, id);
+        if is_logged || is_traced {
+            self.show(jobs, id, is_logged, is_traced);
         }
         jobs.end(id);
     }
 
-    /// Whether slow requests are logged, with their keys and clients.
-    pub(crate) fn logs_slow_requests(&self) -> bool {
-        self.slow_log.is_some()
+    /// Whether slow requests are logged or requests are traced, with the addresses of their clients.
+    pub(crate) fn shows_clients(&self) -> bool {
+        self.slow_log.is_some() || self.traces.is_some()
     }
 
     /// Ends a job whose client has gone away.
@@ -98,13 +109,17 @@ impl Journal {
         self.end(jobs, id, now);
     }
 
-    /// Logs a slow request.
+    /// Logs or traces a request.
     #[cold]
-    fn log(&self, jobs: &mut Jobs, id: JobId) {
+    fn show(&self, jobs: &mut Jobs, id: JobId, is_logged: bool, is_traced: bool) {
         let session = jobs.get(id).session;
         let client = jobs.clients.address(session);
-        if let Some(slow) = &self.slow_log {
-            slow.log(slow_request(jobs.get(id), client));
+        let request = ended_request(jobs.get(id), client);
+        if let Some(traces) = self.traces.as_ref().filter(|_| is_traced) {
+            traces.add(request.clone());
+        }
+        if let Some(slow) = self.slow_log.as_ref().filter(|_| is_logged) {
+            slow.log(request);
         }
     }
 
@@ -182,25 +197,22 @@ impl Journal {
     }
 }
 
-/// The first key of a request as it was sent, or nothing.
-fn first_key<'a>(request: &Request<'a>, buffer: &'a mut [u8; KEY_BYTES_MAXIMUM]) -> &'a [u8] {
-    match request {
-        Request::Get { keys, .. } => keys.first().unwrap_or_default(),
-        Request::Meta(meta) => meta.stored_key(buffer),
-        _ => request.key().unwrap_or_default(),
-    }
-}
-
-fn slow_request(job: &Job, client: Option<IpAddr>) -> SlowRequest {
-    let leg = |leg: &Leg| SlowLeg {
+fn ended_request(job: &Job, client: Option<IpAddr>) -> EndedRequest {
+    let leg = |leg: &Leg| EndedLeg {
         backend: leg.backend,
         outcome: leg.outcome,
-        took_ns: (leg.sent.is_set() && leg.answered.is_set()).then(|| leg.answered.since(leg.sent)),
+        hits: leg.hits,
+        request_bytes: leg.request_bytes,
+        reply_bytes: leg.reply_bytes as u32,
+        is_hedge: leg.is_hedge,
+        dispatched: leg.dispatched,
+        sent: leg.sent,
+        answered: leg.answered,
     };
-    SlowRequest {
+    EndedRequest {
         verb: job.verb,
         outcome: job.outcome,
-        key: job.logged_key.clone(),
+        key: job.rare.get().logged_key.clone(),
         keys: job.keys,
         is_part: job.is_in_line,
         hits: job.hits,
@@ -210,8 +222,8 @@ fn slow_request(job: &Job, client: Option<IpAddr>) -> SlowRequest {
         port: job.port,
         connection: job.session.connection,
         sequence: job.sequence,
-        intervals: job.clock.intervals_ns(),
-        legs: job.legs().iter().take(SLOW_LEGS_MAX).map(leg).collect(),
+        stamps: job.clock.stamps(),
+        legs: job.legs().iter().take(COPIED_LEGS_MAX).map(leg).collect(),
         legs_total: job.legs().len(),
     }
 }

@@ -1,9 +1,10 @@
 //! The request that one leg's backend receives: the client's command without `noreply`, its part of a multi-get, or the command
 //! that keeps another backend consistent.
 
-use crate::path::job::{Job, LegCommand};
+use crate::path::job::LegCommand;
 use crate::path::meta;
-use wire::{Limits, Meta, MetaFlags, ParsedRequest, Request, Verb, encode_get, parse_request};
+use std::borrow::Cow;
+use wire::{KEY_BYTES_MAXIMUM, KeyBuffer, Limits, Meta, MetaFlags, ParsedRequest, Request, Verb, parse_request};
 
 /// The longest relative expiry time. memcached reads a larger number as a Unix time.
 const RELATIVE_MAX: i64 = 60 * 60 * 24 * 30;
@@ -23,15 +24,24 @@ pub(crate) fn stores_value(verb: Verb) -> bool {
     matches!(verb, Verb::Set | Verb::Add | Verb::Replace | Verb::Cas | Verb::Ms)
 }
 
+/// The first key of a request. That of a meta command is decoded into `decoded`, which is filled for these only: filling it takes longer
+/// than finding the key of another command.
+pub(crate) fn first_key<'k>(request: &Request<'k>, decoded: &'k mut Option<KeyBuffer>) -> Option<&'k [u8]> {
+    match request {
+        Request::Meta(meta) => Some(meta.stored_key(decoded.insert([0; KEY_BYTES_MAXIMUM]))),
+        _ => request.key(),
+    }
+}
+
 /// The limits within which the proxy parses requests that it has encoded itself.
 pub(crate) fn own_limits() -> Limits {
     Limits { value_bytes: usize::MAX / 2, ..Limits::default() }
 }
 
-/// The request for a leg with this command. The proxy never forwards `noreply`: it waits for every backend reply. The part of a
-/// multi-get is encoded by `encode_part`.
-pub(crate) fn leg_request<'r>(request: &Request<'r>, command: LegCommand) -> Request<'r> {
-    match (request, command) {
+/// The request for a leg with this command. The proxy never forwards `noreply`: it waits for every backend reply. A part of a
+/// multi-get is encoded from the keys of the job instead.
+pub(crate) fn leg_request<'q, 'r>(request: &'q Request<'r>, command: LegCommand) -> Cow<'q, Request<'r>> {
+    let changed = match (request, command) {
         (Request::Meta(meta), _) => meta::leg_request(meta, command),
         (_, LegCommand::Delete) => Request::Delete { key: request.key().unwrap_or_default(), noreply: false },
         (Request::Get { exptime, .. }, LegCommand::Touch) => {
@@ -44,15 +54,9 @@ pub(crate) fn leg_request<'r>(request: &Request<'r>, command: LegCommand) -> Req
         (&Request::Touch { key, exptime, .. }, LegCommand::CapExpiry { seconds }) => {
             Request::Touch { key, exptime: capped(exptime, seconds, unix_seconds), noreply: false }
         }
-        _ => request.without_noreply(),
-    }
-}
-
-/// Encodes the part of a multi-get that one leg fetches.
-pub(crate) fn encode_part(job: &Job, leg: u16, verb: Verb, exptime: i64, out: &mut Vec<u8>) {
-    let keys = job.wanted.iter().filter(|wanted| wanted.leg == leg);
-    let keys = keys.map(|wanted| &job.key_bytes[wanted.start as usize..][..wanted.length as usize]);
-    encode_get(verb, exptime, keys, out);
+        _ => return request.without_noreply(),
+    };
+    Cow::Owned(changed)
 }
 
 /// Rewrites an encoded meta command so that the value it stores lives at most `seconds`. Text commands have the expiry time in a
@@ -116,9 +120,7 @@ mod tests {
         let mut kept = b"touch k 0\r\n".to_vec();
         cap_meta(&mut kept, 60);
         let ParsedRequest::Request { request, .. } = parse_request(&kept, &Limits::default()) else { panic!() };
-        assert!(matches!(
-            leg_request(&request, LegCommand::CapExpiry { seconds: 60 }),
-            Request::Touch { exptime: 60, .. }
-        ));
+        let capped = leg_request(&request, LegCommand::CapExpiry { seconds: 60 });
+        assert!(matches!(*capped, Request::Touch { exptime: 60, .. }));
     }
 }

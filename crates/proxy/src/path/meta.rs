@@ -22,9 +22,10 @@ pub(crate) fn prepare(job: &mut Job, meta: &Meta<'_>) {
         return;
     }
     let mut decoded = [0; KEY_BYTES_MAXIMUM];
-    job.key_bytes.extend_from_slice(b" k");
-    encode_base64(meta.stored_key(&mut decoded), &mut job.key_bytes);
-    job.key_bytes.extend_from_slice(b" b");
+    let returned = &mut job.rare.change().key_bytes;
+    returned.extend_from_slice(b" k");
+    encode_base64(meta.stored_key(&mut decoded), returned);
+    returned.extend_from_slice(b" b");
     let before = || meta.flags.iter().take_while(|flag| flag[0] != b'k');
     let count = |returned: &[u8]| before().filter(|flag| returned.contains(&flag[0])).count() as u8;
     let (flags_before_in_hit, flags_before_in_miss) = (count(RETURNED_WHEN_FOUND), count(RETURNED_WHEN_MISSING));
@@ -97,7 +98,7 @@ pub(crate) fn leg_request<'a>(meta: &Meta<'a>, command: LegCommand) -> Request<'
     if must_return_key(meta) {
         return Request::Meta(Meta { left_out: b"qk", ..*meta });
     }
-    Request::Meta(*meta).without_noreply()
+    Request::Meta(*meta).without_noreply().into_owned()
 }
 
 /// The flags of the same command with expiry times reduced by `cap`: `T` sets the expiry time, and `N` that of a created value.
@@ -140,7 +141,7 @@ pub(crate) fn finish_reply(job: &mut Job) {
     if let Some(ReturnedKey { flags_before_in_hit, flags_before_in_miss }) = job.returned_key {
         let words = if job.reply.starts_with(b"EN") { flags_before_in_miss } else { flags_before_in_hit };
         let at = end_of_flag(&job.reply, words);
-        job.reply.splice(at..at, job.key_bytes.iter().copied());
+        job.reply.splice(at..at, job.rare.get().key_bytes.iter().copied());
     }
     job.is_quiet |= job.is_quiet_meta && is_hidden_when_quiet(job.verb, &job.reply);
 }

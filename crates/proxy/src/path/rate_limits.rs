@@ -6,11 +6,12 @@
 
 use crate::config::{Config, PoolConfig, RateLimit};
 use crate::observe::counters::LoopCounters;
+use crate::path::leg_request::first_key;
 use crate::path::route::Router;
 use clock::Nanos;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use wire::{KEY_BYTES_MAXIMUM, Keys, Request};
+use wire::{Keys, Request};
 
 /// The parts of a nanosecond in which time is counted here, so that the interval between two of millions per second is exact enough.
 const TICKS_PER_NS: u64 = 16;
@@ -130,8 +131,7 @@ impl RateLimits {
         let refusing = match request {
             Request::Get { keys, .. } if keys.are_more_than(1) => self.take_for_keys(*keys, only_pool, now),
             Request::FlushAll { .. } => self.take_for_flush(only_pool, now),
-            Request::Meta(meta) => self.take_for_key(pool_of(meta.stored_key(&mut [0; KEY_BYTES_MAXIMUM])), now),
-            _ => self.take_for_key(pool_of(request.key()?), now),
+            _ => self.take_for_key(pool_of(first_key(request, &mut None)?), now),
         }?;
         self.counters.pools[refusing].rate_limited.add(1);
         Some(self.pools[refusing].refusal.clone())
@@ -265,7 +265,7 @@ mod tests {
         let mut config = Config::new("", &["a:1".into()]);
         config.pools[0].name = "a".into();
         config.pools.push(PoolConfig::new("b", &["b:1".into()]));
-        config.routes = vec![RouteConfig { prefix: "b".into(), pool: "b".into() }];
+        config.routes = vec![RouteConfig::new("b", "b")];
         config.pools[0].rate_limit = Some(limit(1, burst));
         config.pools[1].rate_limit = of_other.map(|burst| limit(1, burst));
         let buckets = buckets(&config, None, at_ms(0));

@@ -8,9 +8,19 @@ use key_distribution::KeyDistribution;
 #[derive(Clone, Debug)]
 pub struct Router {
     pools: Vec<Pool>,
-    /// Prefixes of keys with the pool they route to, longest first.
-    prefixes: Vec<(Box<[u8]>, usize)>,
+    /// Those with the longest prefixes first.
+    routes: Vec<Route>,
     servers: FirstSame,
+}
+
+/// A route by prefix.
+#[derive(Clone, Debug)]
+pub(crate) struct Route {
+    prefix: Box<[u8]>,
+    /// The index of its pool.
+    pub(crate) pool: usize,
+    /// What the servers receive in the place of the prefix, if the route changes keys.
+    pub(crate) replacement: Option<Box<[u8]>>,
 }
 
 /// The backends of a key, and how they were found.
@@ -20,8 +30,10 @@ pub struct Explanation<'a> {
     pub pool: usize,
     /// The prefix of the route that matched. Without one, the key belongs to the first pool.
     pub prefix: Option<&'a [u8]>,
-    /// The part of the key that is hashed.
-    pub hashed: &'a [u8],
+    /// The key that the servers receive: the route may strip or replace the prefix.
+    pub sent: Vec<u8>,
+    /// The part of that key which is hashed.
+    pub hashed: Vec<u8>,
     /// The numbers of its backends, counted over all pools: the primary, then the other replicas in order.
     pub backends: Vec<u16>,
 }
@@ -50,10 +62,15 @@ impl Router {
         }
         let place = |name: &str| config.pool(name).expect("the configuration has been checked");
         let routes = config.routes.iter();
-        let mut prefixes: Vec<(Box<[u8]>, usize)> =
-            routes.map(|route| (route.prefix.as_bytes().into(), place(&route.pool))).collect();
-        prefixes.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
-        Router { pools, prefixes, servers: config.same_as_written() }
+        let mut routes: Vec<Route> = routes
+            .map(|route| Route {
+                prefix: route.prefix.as_bytes().into(),
+                pool: place(&route.pool),
+                replacement: route.replacement().map(|replacement| replacement.as_bytes().into()),
+            })
+            .collect();
+        routes.sort_by_key(|route| std::cmp::Reverse(route.prefix.len()));
+        Router { pools, routes, servers: config.same_as_written() }
     }
 
     /// The same router, but `servers` also recognises a server whose address is written in different ways.
@@ -61,9 +78,24 @@ impl Router {
         Router { servers, ..self }
     }
 
+    /// The route of a key. None if no route matches: then it belongs to the first pool.
+    pub(crate) fn route_of(&self, key: &[u8]) -> Option<&Route> {
+        self.routes.iter().find(|route| key.starts_with(&route.prefix))
+    }
+
     /// The index of the pool that a key belongs to.
     pub(crate) fn pool_of(&self, key: &[u8]) -> usize {
-        self.prefixes.iter().find(|(prefix, _)| key.starts_with(prefix)).map_or(0, |&(_, pool)| pool)
+        self.route_of(key).map_or(0, |route| route.pool)
+    }
+
+    /// Whether keys can belong to other pools than the first.
+    pub(crate) fn has_routes(&self) -> bool {
+        !self.routes.is_empty()
+    }
+
+    /// Whether a route changes keys.
+    pub(crate) fn has_rewrites(&self) -> bool {
+        self.routes.iter().any(|route| route.replacement.is_some())
     }
 
     /// The pool with this index.
@@ -78,28 +110,32 @@ impl Router {
 
     /// The primary of this key.
     pub fn primary(&self, key: &[u8]) -> u16 {
-        self.pool(self.pool_of(key)).primary(key)
+        match self.route_of(key) {
+            Some(Route { replacement: Some(_), .. }) => self.explain(key).backends[0],
+            _ => self.pool(self.pool_of(key)).primary(key),
+        }
     }
 
     /// The replicas of this key: the primary first, then the servers that follow it.
     pub fn replicas(&self, key: &[u8]) -> impl Iterator<Item = u16> + use<'_> {
-        let pool = self.pool(self.pool_of(key));
-        let primary = pool.primary(key);
+        let (pool, primary) = (self.pool(self.pool_of(key)), self.primary(key));
         (0..pool.replicas).map(move |step| pool.replica(primary, step))
     }
 
     /// The backends of a key, and how they were found. For people; never on the path of a request.
-    pub fn explain<'a>(&'a self, key: &'a [u8]) -> Explanation<'a> {
-        let prefix = self.prefixes.iter().find(|(prefix, _)| key.starts_with(prefix)).map(|(prefix, _)| &**prefix);
-        self.explain_in(self.pool_of(key), prefix, key)
+    pub fn explain(&self, key: &[u8]) -> Explanation<'_> {
+        let Some(route) = self.route_of(key) else { return self.explain_in(0, key) };
+        let mut sent = Vec::new();
+        route.rewrite(key, &mut sent);
+        Explanation { prefix: Some(&route.prefix), ..self.explain_in(route.pool, &sent) }
     }
 
-    /// The same if the key belonged to the pool with this index.
-    pub fn explain_in<'a>(&'a self, pool: usize, prefix: Option<&'a [u8]>, key: &'a [u8]) -> Explanation<'a> {
+    /// The same for a key that this pool receives, whatever the routes say.
+    pub fn explain_in(&self, pool: usize, key: &[u8]) -> Explanation<'_> {
         let own = self.pool(pool);
         let primary = own.primary(key);
         let backends = (0..own.replicas).map(|step| own.replica(primary, step)).collect();
-        Explanation { pool, prefix, hashed: own.hashed_part(key), backends }
+        Explanation { pool, prefix: None, sent: key.to_vec(), hashed: own.hashed_part(key).to_vec(), backends }
     }
 
     /// The number of backends in all pools.
@@ -110,6 +146,27 @@ impl Router {
     /// Whether two backends, of different pools, are the same server.
     pub(crate) fn is_same_server(&self, backend: u16, other: u16) -> bool {
         self.servers[usize::from(backend)] == self.servers[usize::from(other)]
+    }
+}
+
+impl Route {
+    /// Appends the key that the servers receive for a key of this route.
+    pub(crate) fn rewrite(&self, key: &[u8], out: &mut Vec<u8>) {
+        match &self.replacement {
+            None => out.extend_from_slice(key),
+            Some(replacement) => {
+                out.extend_from_slice(replacement);
+                out.extend_from_slice(&key[self.prefix.len()..]);
+            }
+        }
+    }
+}
+
+impl Route {
+    /// Whether `rewrite` makes this of a key of the route.
+    pub(crate) fn changes_to(&self, key: &[u8], changed: &[u8]) -> bool {
+        let Some(replacement) = &self.replacement else { return key == changed };
+        changed.strip_prefix(&**replacement).is_some_and(|rest| rest == &key[self.prefix.len()..])
     }
 }
 
@@ -129,6 +186,11 @@ impl Pool {
     /// The primary of a key.
     pub(crate) fn primary(&self, key: &[u8]) -> u16 {
         self.first + self.key_distribution.owner(key) as u16
+    }
+
+    /// Calls `found` with each key and its primary, in the order of the keys.
+    pub(crate) fn primaries<'k>(&self, keys: impl Iterator<Item = &'k [u8]>, mut found: impl FnMut(&'k [u8], u16)) {
+        self.key_distribution.owners(keys, |key, owner| found(key, self.first + owner as u16));
     }
 
     /// The backend `step` places behind another in the pool's list, which is a ring.
@@ -184,15 +246,21 @@ mod tests {
         let servers = |pool: &str| (0..3).map(|index| format!("{pool}{index}:1")).collect::<Vec<_>>();
         let mut config = Config::new("127.0.0.1:0", &servers("a"));
         config.pools.push(PoolConfig { replicas: 2, hash_tag: Some(*b"{}"), ..PoolConfig::new("b", &servers("b")) });
-        let route = |prefix: &str, pool: &str| RouteConfig { prefix: prefix.into(), pool: pool.into() };
+        let route = |prefix: &str, pool: &str| RouteConfig::new(prefix, pool);
         config.routes = vec![route("x", "b"), route("xy", "default")];
+        config.routes.push(RouteConfig { strip_prefix: true, ..route("s:", "default") });
+        config.routes.push(RouteConfig { replace_prefix: Some("{r}".into()), ..route("r:", "b") });
         let router = Router::new(&config);
-        for (key, pool, prefix, hashed, replicas) in
-            [("a{b}", 0, None, "a{b}", 1), ("x{b}", 1, Some("x"), "b", 2), ("xyz", 0, Some("xy"), "xyz", 1)]
-        {
+        for (key, pool, prefix, hashed, replicas) in [
+            ("a{b}", 0, None, "a{b}", 1),
+            ("x{b}", 1, Some("x"), "b", 2),
+            ("xyz", 0, Some("xy"), "xyz", 1),
+            ("s:x", 0, Some("s:"), "x", 1),
+            ("r:17", 1, Some("r:"), "r", 2),
+        ] {
             let explanation = router.explain(key.as_bytes());
             assert_eq!((explanation.pool, explanation.prefix), (pool, prefix.map(str::as_bytes)), "{key}");
-            assert_eq!((explanation.hashed, explanation.backends.len()), (hashed.as_bytes(), replicas), "{key}");
+            assert_eq!((&*explanation.hashed, explanation.backends.len()), (hashed.as_bytes(), replicas), "{key}");
             assert_eq!(explanation.backends, router.replicas(key.as_bytes()).collect::<Vec<_>>(), "{key}");
         }
     }

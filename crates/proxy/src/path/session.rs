@@ -57,6 +57,8 @@ pub(crate) struct Session {
     /// No more requests are accepted: after `quit`, an unparsable request or the end of the input.
     is_ending: bool,
     is_paused: bool,
+    /// The event loop has listed it among those that may have a reply to write.
+    is_listed: bool,
     /// The access of the requests that are not delivered, apart from those that the proxy answers itself.
     in_flight_access: Access,
     /// The access of a request that is blocked until all earlier requests are answered.
@@ -131,6 +133,7 @@ impl Session {
             visitor: Visitor::new(address, permit),
             is_ending: false,
             is_paused: false,
+            is_listed: false,
             in_flight_access: Access::Local,
             blocked: None,
             is_input_done: false,
@@ -160,6 +163,11 @@ impl Session {
     /// The name by which jobs refer to this session.
     pub(crate) fn reference(&self) -> SessionRef {
         SessionRef { slot: self.slot, connection: self.number }
+    }
+
+    /// Records that the event loop has listed it. Returns whether it was not listed before.
+    pub(crate) fn mark_listed(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_listed, true)
     }
 
     pub(crate) fn connection(&mut self) -> &mut Connection {

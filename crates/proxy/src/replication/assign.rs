@@ -2,7 +2,7 @@
 //! backend, and a read one leg to the replica that its pool prefers.
 
 use crate::config::MultiGet;
-use crate::path::job::{BackgroundJob, Candidate, FollowUp, Job, JobId, Join, LegCommand, WantedKey, WarmUpStep};
+use crate::path::job::{BackgroundJob, Candidate, FollowUp, Job, JobId, Join, LegCommand, WarmUpStep};
 use crate::path::jobs::{AnsweredJobs, Outstanding, Time};
 use crate::path::leg_request::deletes;
 use crate::path::meta;
@@ -72,7 +72,7 @@ impl Assigner {
         match request {
             Request::Get { verb, keys, .. } => {
                 // A `gat` whose values are read again is encoded as `get`, but the job has the verb of its client.
-                self.choose((*verb, job.verb), *keys, replicas, outstanding);
+                self.choose((*verb, job.verb), *keys, &job.rare.get().key_pools, replicas, outstanding);
                 self.count_reads(replicas);
                 self.assign_get(job, *verb, *keys, request, replicas);
             }
@@ -90,28 +90,48 @@ impl Assigner {
         self.only_pool.unwrap_or_else(|| replicas.router.pool_of(key))
     }
 
-    /// Chooses the backend of each key. Only a plain `get` may read another backend than the key's primary: a cas token is valid
-    /// on one server only, and `gat` must touch the value that it reads.
+    /// The pool of the key with this index, if it is known without the routes.
+    fn pool_at(&self, pools: &[u8], index: usize) -> Option<usize> {
+        self.only_pool.or_else(|| pools.get(index).map(|&pool| pool.into()))
+    }
+
+    /// Chooses the backend of each key. `pools` has the pool of each key, or nothing if the routes decide. Only a plain `get` may read
+    /// another backend than the key's primary: a cas token is valid on one server only, and `gat` must touch the value that it reads.
     fn choose(
         &mut self,
         (verb, verb_of_client): (Verb, Verb),
         keys: Keys<'_>,
+        pools: &[u8],
         replicas: &Replicas,
         outstanding: &Outstanding,
     ) {
         self.chosen.clear();
-        let is_by_count = verb == Verb::Get && self.multi_get != MultiGet::ByKey;
-        if is_by_count && self.choose_by_count(keys, verb_of_client, replicas) {
-            return;
+        let common = self.common_pool(keys, pools, verb_of_client, replicas);
+        if let Some(pool) = common.filter(|_| verb == Verb::Get && self.multi_get != MultiGet::ByKey) {
+            return self.choose_by_count(pool, keys, replicas);
         }
-        for key in keys.iter() {
-            let pool = replicas.serving_pool(key, self.only_pool, verb_of_client);
-            let choice = match verb {
-                Verb::Get => replicas.first_read(pool, key, self.turn, outstanding),
-                _ => replicas.primary(pool, key),
-            };
-            self.chosen.push((pool, choice));
+        let turn = self.turn;
+        let choice = |pool, primary, key: &[u8]| match verb {
+            Verb::Get => replicas.first_read(pool, (primary, key), turn, outstanding),
+            _ => replicas.at_primary(primary, key),
+        };
+        if let Some(pool) = common {
+            let add = |key: &[u8], primary| self.chosen.push((pool, choice(pool, primary, key)));
+            return replicas.router.pool(pool).primaries(keys.iter(), add);
         }
+        for (index, key) in keys.iter().enumerate() {
+            let pool = replicas.serving_pool(key, self.pool_at(pools, index), verb_of_client);
+            let primary = replicas.router.pool(pool).primary(key);
+            self.chosen.push((pool, choice(pool, primary, key)));
+        }
+    }
+
+    /// The pool that serves all of these keys, if it is one.
+    fn common_pool(&self, keys: Keys<'_>, pools: &[u8], verb_of_client: Verb, replicas: &Replicas) -> Option<usize> {
+        let pool_of = |(index, key)| replicas.serving_pool(key, self.pool_at(pools, index), verb_of_client);
+        let pool = pool_of((0, keys.first().unwrap_or_default()));
+        let is_certain = self.only_pool.is_some() || !replicas.router.has_routes();
+        (is_certain || keys.iter().enumerate().all(|key| pool_of(key) == pool)).then_some(pool)
     }
 
     /// Counts one read for each pool that owns one of the chosen keys.
@@ -126,17 +146,11 @@ impl Assigner {
         }
     }
 
-    /// Chooses backends by the number of keys, for a pool that stores every key on every backend. Returns false if the keys
-    /// belong to several pools.
-    fn choose_by_count(&mut self, keys: Keys<'_>, verb_of_client: Verb, replicas: &Replicas) -> bool {
-        let first_key = keys.first().unwrap_or_default();
-        let pool_of = |key| replicas.serving_pool(key, self.only_pool, verb_of_client);
-        let (pool, count) = (pool_of(first_key), keys.count());
-        if keys.iter().any(|key| pool_of(key) != pool) {
-            return false;
-        }
+    /// Chooses backends by the number of keys, for a pool that stores every key on every backend.
+    fn choose_by_count(&mut self, pool: usize, keys: Keys<'_>, replicas: &Replicas) {
+        let count = keys.count();
         let servers = replicas.router.pool(pool);
-        let first = servers.primary(first_key);
+        let first = servers.primary(keys.first().unwrap_or_default());
         let parts = if self.multi_get == MultiGet::Sharded { count.min(servers.servers().into()) } else { 1 };
         let mut keys = keys.iter();
         for part in 0..parts {
@@ -147,7 +161,6 @@ impl Assigner {
                 self.chosen.push((pool, Choice { backend, candidate: Candidate::default(), is_withheld }));
             }
         }
-        true
     }
 
     /// Assigns one leg if all keys go to one backend, otherwise one leg for each backend.
@@ -181,10 +194,7 @@ impl Assigner {
             if job.legs().len() > legs {
                 count_skipped(replicas, pool, &choice);
             }
-            let start = job.key_bytes.len() as u32;
-            job.key_bytes.extend_from_slice(key);
-            let (length, candidate) = (key.len() as u16, choice.candidate);
-            job.wanted.push(WantedKey { start, length, leg, candidate, missed: None, value_bytes: 0 });
+            job.rare.change().want(key, pool as u8, leg, choice.candidate);
         }
     }
 
@@ -208,7 +218,8 @@ impl Assigner {
         job.keys = 1;
         replicas.counters.pools[pool].reads.add(1);
         if is_plain && job.returned_key.is_none() {
-            let choice = replicas.first_read(pool, key, self.turn, outstanding);
+            let primary = replicas.router.pool(pool).primary(key);
+            let choice = replicas.first_read(pool, (primary, key), self.turn, outstanding);
             return assign_read(job, pool, choice, key, request, replicas);
         }
         if replicas.policies[pool].warm_up.is_some() && meta.verb == Verb::Mg && job.returned_key.is_none() {
@@ -321,7 +332,7 @@ fn one_leg(job: &mut Job, choice: Choice) {
 fn keep_request(job: &mut Job, key: &[u8], request: &Request<'_>) {
     job.keep(request);
     if job.returned_key.is_none() {
-        job.key_bytes.extend_from_slice(key);
+        job.rare.change().key_bytes.extend_from_slice(key);
     }
 }
 
@@ -366,9 +377,10 @@ mod tests {
         if job.join == Join::Forward {
             return (vec![(job.legs()[0].backend, keys)], true);
         }
-        let count = |leg: usize| job.wanted.iter().filter(|wanted| usize::from(wanted.leg) == leg).count();
+        let rare = job.rare.get();
+        let count = |leg: usize| rare.keys_of_leg(leg as u16).count();
         let legs = job.legs().iter().enumerate().map(|(index, leg)| (leg.backend, count(index))).collect();
-        (legs, job.wanted.is_sorted_by_key(|wanted| wanted.leg))
+        (legs, rare.wanted.is_sorted_by_key(|wanted| wanted.leg))
     }
 
     #[test]

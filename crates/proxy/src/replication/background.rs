@@ -59,11 +59,11 @@ fn encode_invalidation(invalidation: &Invalidation, out: &mut Vec<u8>) {
     }
 }
 
-/// Sends a request to the shadow pool of its key's pool, if the key is in the share. `shadow_of` returns that pool, and `replicas`
-/// has the policies for shadow requests.
+/// Sends a request to the shadow pool of its key's pool, if the key is in the share. `shadow_of` returns that pool for a key and its
+/// index, and `replicas` has the policies for shadow requests.
 pub(crate) fn send_shadows(
     request: &Request<'_>,
-    shadow_of: impl Fn(&[u8], bool) -> Option<usize>,
+    shadow_of: impl Fn(usize, &[u8], bool) -> Option<usize>,
     assigner: &mut Assigner,
     replicas: &Replicas,
     answered: &mut AnsweredJobs<'_>,
@@ -75,8 +75,8 @@ pub(crate) fn send_shadows(
         Request::FlushAll { .. } => {}
         &Request::Get { verb, exptime, keys } => {
             let is_read = matches!(verb, Verb::Get | Verb::Gets);
-            for key in keys.iter() {
-                if let Some(pool) = shadow_of(key, is_read) {
+            for (index, key) in keys.iter().enumerate() {
+                if let Some(pool) = shadow_of(index, key, is_read) {
                     let shadow =
                         begin_shadow(pool, answered, |out| encode_get(verb, exptime, std::iter::once(key), out));
                     send_shadow(shadow, assigner, replicas, answered, time, send);
@@ -90,7 +90,7 @@ pub(crate) fn send_shadows(
                 _ => request.key().unwrap_or_default(),
             };
             let is_read = matches!(request.verb(), Verb::Mg | Verb::Me);
-            if let Some(pool) = shadow_of(key, is_read) {
+            if let Some(pool) = shadow_of(0, key, is_read) {
                 let shadow = begin_shadow(pool, answered, |out| request.without_noreply().encode(out));
                 send_shadow(shadow, assigner, replicas, answered, time, send);
             }
@@ -99,8 +99,8 @@ pub(crate) fn send_shadows(
 }
 
 /// The pool that a request for this key is sent to as well, if any; counts it.
-pub(crate) fn shadow_of(key: &[u8], is_read: bool, only_pool: Option<u8>, replicas: &Replicas) -> Option<usize> {
-    let pool = only_pool.map_or_else(|| replicas.router.pool_of(key), usize::from);
+pub(crate) fn shadow_of(key: &[u8], is_read: bool, only_pool: Option<usize>, replicas: &Replicas) -> Option<usize> {
+    let pool = only_pool.unwrap_or_else(|| replicas.router.pool_of(key));
     let shadow = replicas.policies[pool].shadow?;
     let is_shadowed = shadow.includes(key) && (shadow.reads || !is_read);
     replicas.counters.pools[pool].shadowed.add(u64::from(is_shadowed));
@@ -147,46 +147,52 @@ pub(crate) fn send_fills(
     for leg in 0..answered.jobs.get(id).legs().len() {
         let job = answered.jobs.get(id);
         let (is_filled, only_pool) = match job.follow_up {
-            FollowUp::Read { pool } => (job.legs()[leg].candidate == Candidate::WarmUp, Some(pool.into())),
+            FollowUp::Read { pool } => (job.legs()[leg].candidate == Candidate::WarmUp, Some(usize::from(pool))),
             FollowUp::Parts => {
                 let is_found_here = |key: &WantedKey| {
                     let is_of_leg = usize::from(key.leg) == leg && key.missed != Some(key.leg);
                     is_of_leg && key.candidate == Candidate::WarmUp
                 };
-                (job.wanted.iter().any(is_found_here), None)
+                (job.rare.get().wanted.iter().any(is_found_here), None)
             }
             _ => (false, None),
         };
         if is_filled {
-            let client = (job.session, job.pool, job.verb);
-            let reply = std::mem::take(&mut job.leg(leg as u16).reply);
-            store_values(&reply, only_pool, client, limits, replicas, answered, send);
-            answered.jobs.get(id).leg(leg as u16).reply = reply;
+            let session = job.session;
+            let (reply, rare) = (std::mem::take(&mut job.leg(leg as u16).reply), std::mem::take(&mut job.rare));
+            if let Some(pool) = only_pool {
+                let is_found = reply.starts_with(b"VA ") || reply.starts_with(b"HD");
+                replicas.counters.pools[pool].warm_up_hits.add(u64::from(is_found));
+            }
+            // The values come in the order of the keys.
+            let mut of_leg = rare.get().wanted.iter().filter(|wanted| usize::from(wanted.leg) == leg);
+            let pool_of = |key: &[u8]| {
+                let is_it = |wanted: &&WantedKey| rare.get().key_of(wanted) == key;
+                only_pool.or_else(|| of_leg.find(is_it).map(|wanted| wanted.pool.into()))
+            };
+            store_values(&reply, pool_of, session, limits, replicas, answered, send);
+            let job = answered.jobs.get(id);
+            job.rare = rare;
+            job.leg(leg as u16).reply = reply;
         }
     }
 }
 
-/// Stores the values of a reply in `only_pool`, or in the pools that their keys belong to: that of the client's listener, or those of
-/// the routes, or their read pools. The reply to an `mg` need not contain
-/// everything that a value is stored with; it is only counted.
+/// Stores the values of a reply in the pools that serve their keys. The reply to an `mg` need not contain everything that a value is
+/// stored with, so its value is not stored.
 fn store_values(
     reply: &[u8],
-    only_pool: Option<usize>,
-    (session, listener_pool, verb): (SessionRef, Option<u8>, Verb),
+    mut pool_of: impl FnMut(&[u8]) -> Option<usize>,
+    session: SessionRef,
     limits: &Limits,
     replicas: &Replicas,
     answered: &mut AnsweredJobs<'_>,
     send: &mut impl FnMut(JobId, &Request<'_>, &mut AnsweredJobs<'_>),
 ) {
-    if let Some(pool) = only_pool {
-        let is_found = reply.starts_with(b"VA ") || reply.starts_with(b"HD");
-        replicas.counters.pools[pool].warm_up_hits.add(u64::from(is_found));
-    }
     let mut at = 0;
     while let ParsedReply::Reply { reply: Reply::Value(value), consumed } = parse_reply(&reply[at..], limits) {
         at += consumed;
-        let of_key = || replicas.serving_pool(value.key, listener_pool.map(usize::from), verb);
-        let pool = only_pool.unwrap_or_else(of_key);
+        let Some(pool) = pool_of(value.key) else { continue };
         let Some((_, seconds)) = replicas.policies[pool].warm_up else { continue };
         replicas.counters.pools[pool].warm_up_hits.add(1);
         let request = Request::Store {
@@ -219,7 +225,7 @@ fn send_fill(
     let job = answered.jobs.get(id);
     (job.verb, job.is_quiet, job.join) = (request.verb(), true, Join::Forward);
     job.background = Some(BackgroundJob::Fill);
-    job.key_bytes.extend_from_slice(key);
+    job.rare.change().key_bytes.extend_from_slice(key);
     let leg = job.add_leg(choice.backend);
     job.leg(leg).is_withheld = choice.is_withheld;
     send(id, request, answered);
@@ -242,7 +248,7 @@ pub(crate) fn finish(job: &Job, replicas: &Replicas, now: Nanos) {
             replicas.counters.pools[pool].warm_up_fills.add(u64::from(job.reply == b"STORED\r\n"));
             if may_linger(leg) {
                 // The server may apply it after a delete that the client has sent since.
-                replicas.invalidate_failed_leg(leg, &job.key_bytes, now);
+                replicas.invalidate_failed_leg(leg, job.key(), now);
             }
         }
         BackgroundJob::Shadow { .. } => {}

@@ -79,7 +79,7 @@ impl Replicas {
         let last = job.legs().last().map_or(Candidate::Primary, |leg| leg.candidate);
         let next = match job.is_waiting() || job.legs().len() > LEGS_MAX {
             true => None,
-            false => self.next_read(pool, &job.key_bytes, last, miss.is_some()),
+            false => self.next_read(pool, job.key(), last, miss.is_some()),
         };
         match next {
             Some(choice) => {
@@ -113,11 +113,11 @@ impl Replicas {
 
     /// A key of a multi-get that got no value is read from its next candidate.
     fn after_parts(&self, job: &mut Job, limits: &Limits) -> NextStep {
-        let mut wanted = std::mem::take(&mut job.wanted);
+        let mut wanted = std::mem::take(&mut job.rare.change().wanted);
         let mut read = vec![0; job.legs().len()];
         let mut has_more = false;
         for key in &mut wanted {
-            let name = &job.key_bytes[key.start as usize..][..key.length as usize];
+            let name = job.rare.get().key_of(key);
             let leg = &job.legs()[usize::from(key.leg)];
             let at = &mut read[usize::from(key.leg)];
             let parsed = parse_reply(&leg.reply[*at..], limits);
@@ -128,7 +128,7 @@ impl Replicas {
                 continue;
             }
             key.missed = key.missed.or(is_answered(leg).then_some(key.leg));
-            let pool = self.serving_pool(name, job.pool.map(usize::from), job.verb);
+            let pool = usize::from(key.pool);
             let next = match job.legs().len() < LEGS_MAX {
                 true => self.next_read(pool, name, key.candidate, key.missed.is_some()),
                 false => None,
@@ -152,7 +152,7 @@ impl Replicas {
             leg.answered.is_set() && leg.outcome != Outcome::Answered
         });
         job.first_error = failed;
-        job.wanted = wanted;
+        job.rare.change().wanted = wanted;
         if has_more { NextStep::SendLegs } else { NextStep::Reply }
     }
 
@@ -205,7 +205,7 @@ impl Replicas {
             let leg = job.leg(index);
             if leg.outcome != Outcome::Answered {
                 leg.is_invalidated = true;
-                self.invalidate(&job.legs()[usize::from(index)], &job.key_bytes, true, now);
+                self.invalidate(&job.legs()[usize::from(index)], job.key(), true, now);
             }
         }
         cap_meta(&mut job.kept, seconds);
@@ -215,8 +215,8 @@ impl Replicas {
         self.hold_failover_values(pool, seconds, now);
         let (servers, depends_on_content) = (self.router.pool(pool), most == 1);
         for step in 0..self.policies[pool].replicas.min(most) {
-            let backend = servers.replica(servers.primary(&job.key_bytes), step.into());
-            let is_withheld = depends_on_content && self.is_pending(backend, &job.key_bytes);
+            let backend = servers.replica(servers.primary(job.key()), step.into());
+            let is_withheld = depends_on_content && self.is_pending(backend, job.key());
             let leg = job.add_leg(backend);
             (job.leg(leg).command, job.leg(leg).is_withheld) = (LegCommand::CapExpiry { seconds }, is_withheld);
         }
@@ -227,7 +227,7 @@ impl Replicas {
     /// may have reached that backend after the first deletion and the failover pool before this write.
     fn invalidate_again(&self, job: &Job, now: Nanos) {
         let missed = job.legs()[..usize::from(job.first_counted)].iter().filter(|leg| leg.outcome != Outcome::Answered);
-        missed.for_each(|leg| self.pending[usize::from(leg.backend)].add(&job.key_bytes, None, now));
+        missed.for_each(|leg| self.pending[usize::from(leg.backend)].add(job.key(), None, now));
     }
 
     /// If the primary has changed the value, the key is deleted on the other replicas, because they still store the old value.
@@ -245,12 +245,12 @@ impl Replicas {
         // A cas token is valid on the primary only.
         let may_fail_over = is_refused_unsent(leg) && !has_cas_token(job);
         if let Some(failover_pool) = self.policies[index].failover_pool.filter(|_| may_fail_over) {
-            self.invalidate_unreached(index, leg.backend, &job.key_bytes, now);
+            self.invalidate_unreached(index, leg.backend, job.key(), now);
             return self.fail_over_write(job, index, failover_pool, 1, now);
         }
         if !is_answered(leg) || !has_changed(&leg.reply) {
             if may_linger(leg) {
-                self.invalidate_failover_pool(index, &job.key_bytes, now);
+                self.invalidate_failover_pool(index, job.key(), now);
             }
             self.invalidate_failed(job, now, true);
             // A key that this pool does not have can be in those that deletes reach, too.
@@ -312,7 +312,7 @@ impl Replicas {
             if is_refused && is_refused_by_all && !job.legs()[usize::from(index)].is_secondary {
                 continue;
             }
-            self.invalidate(&job.legs()[usize::from(index)], &job.key_bytes, is_done_elsewhere, now);
+            self.invalidate(&job.legs()[usize::from(index)], job.key(), is_done_elsewhere, now);
         }
     }
 

@@ -108,9 +108,10 @@ impl Policy {
         reached.contains(&to)
     }
 
-    /// Whether the pool has no policy: every request for one of its keys has one leg, to the key's primary.
-    pub(crate) fn is_plain(&self) -> bool {
-        !self.has_replicas() && self.shadow.is_none() && self.read_pool.is_none() && self.delete_pools.is_empty()
+    /// Whether every request that is sent to the pool has one leg, to the key's primary, unless the pool has a shadow pool or its deletes
+    /// reach other pools.
+    pub(crate) fn has_one_leg(&self) -> bool {
+        !self.has_replicas()
     }
 
     /// Whether a read may be sent to a second backend.
@@ -197,7 +198,7 @@ mod tests {
         let shadows = Policy::for_shadows(&Policy::all(&config));
         assert!(shadows.iter().all(|policy| policy.read_pool.is_none() && policy.delete_pools.is_empty()));
         assert!(!Policy::all(&config)[0].keeps_order() && Policy::all(&config)[2].keeps_order());
-        assert!(!Policy::all(&config)[4].is_plain() && Policy::all(&config)[2].is_plain());
+        assert!(!Policy::all(&config)[4].has_one_leg() && Policy::all(&config)[2].has_one_leg());
     }
 
     #[test]

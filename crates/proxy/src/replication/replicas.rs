@@ -41,9 +41,12 @@ pub(crate) struct Choice {
 impl Replicas {
     /// The key's primary, for requests that no other backend may answer.
     pub(crate) fn primary(&self, pool: usize, key: &[u8]) -> Choice {
-        let backend = self.router.pool(pool).primary(key);
-        let is_withheld = self.is_pending(backend, key);
-        Choice { backend, candidate: Candidate::Primary, is_withheld }
+        self.at_primary(self.router.pool(pool).primary(key), key)
+    }
+
+    /// The same if it is known which backend is the primary.
+    pub(crate) fn at_primary(&self, backend: u16, key: &[u8]) -> Choice {
+        Choice { backend, candidate: Candidate::Primary, is_withheld: self.is_pending(backend, key) }
     }
 
     /// The pool that serves a key: that of the client's listener, or that of the key's route. A plain `get` goes to its read pool. Other
@@ -58,14 +61,20 @@ impl Replicas {
         self.policies[pool].read_pool.unwrap_or(pool)
     }
 
-    /// The backend that a read is sent to first. `turn` differs from request to request, so that reads are spread evenly.
-    pub(crate) fn first_read(&self, pool: usize, key: &[u8], turn: usize, outstanding: &Outstanding) -> Choice {
+    /// The backend that a read of a key is sent to first, given the key's primary. `turn` differs from request to request, so that reads
+    /// are spread evenly.
+    pub(crate) fn first_read(
+        &self,
+        pool: usize,
+        (primary, key): (u16, &[u8]),
+        turn: usize,
+        outstanding: &Outstanding,
+    ) -> Choice {
         let policy = &self.policies[pool];
         if policy.replicas == 1 || (policy.reads == Reads::Primary && policy.failover == Failover::Never) {
-            return self.primary(pool, key);
+            return self.at_primary(primary, key);
         }
         let (servers, replicas) = (self.router.pool(pool), u16::from(policy.replicas));
-        let primary = servers.primary(key);
         let offset = (turn % usize::from(replicas)) as u16;
         let start = match policy.reads {
             Reads::Primary => 0,
@@ -157,9 +166,9 @@ impl Replicas {
         let Some((other, _)) = self.policies[pool].warm_up else { return };
         let servers = self.router.pool(other);
         for step in 0..self.policies[other].replicas {
-            let backend = servers.replica(servers.primary(&job.key_bytes), step.into());
-            let own = self.own_replica_at(pool, &job.key_bytes, backend);
-            let primary = self.router.pool(pool).primary(&job.key_bytes);
+            let backend = servers.replica(servers.primary(job.key()), step.into());
+            let own = self.own_replica_at(pool, job.key(), backend);
+            let primary = self.router.pool(pool).primary(job.key());
             // `mg` has set an expiry time on the primary only.
             if own.is_some_and(|own| job.verb != Verb::Mg || own == primary) {
                 continue;
@@ -175,7 +184,7 @@ impl Replicas {
         let legs = job.legs().len();
         for &other in &self.policies[pool].delete_pools {
             let servers = self.router.pool(other);
-            let primary = servers.primary(&job.key_bytes);
+            let primary = servers.primary(job.key());
             for step in 0..self.policies[other].replicas {
                 let backend = servers.replica(primary, step.into());
                 // A warm-up pool that both pools use receives the deletion already.
@@ -206,7 +215,7 @@ impl Replicas {
         };
         for step in 0..self.policies[other].replicas {
             let servers = self.router.pool(other);
-            let leg = job.add_leg(servers.replica(servers.primary(&job.key_bytes), step.into()));
+            let leg = job.add_leg(servers.replica(servers.primary(job.key()), step.into()));
             (job.leg(leg).command, job.leg(leg).is_secondary) = (command, true);
         }
         if let Verb::Touch = job.verb {
@@ -342,7 +351,7 @@ mod tests {
     /// The backends that a read is sent to one after another, when each fails or, if `is_miss`, does not have the key: steps
     /// from the primary, or the numbers of backends of other pools.
     fn read_from(replicas: &Replicas, turn: usize, is_miss: bool) -> Vec<u16> {
-        let first = replicas.first_read(0, b"k", turn, &Outstanding::default());
+        let first = replicas.first_read(0, (replicas.router.primary(b"k"), b"k"), turn, &Outstanding::default());
         let next = |choice: &Choice| replicas.next_read(0, b"k", choice.candidate, is_miss);
         let choices = std::iter::successors(Some(first), next);
         let step = |backend| (0..4).find(|&step| server(replicas, step) == backend).unwrap_or(backend);
@@ -381,7 +390,7 @@ mod tests {
     fn if_no_replica_can_be_read_the_first_is_withheld_only_for_a_pending_invalidation() {
         let replicas = replicas(|_| {});
         (0..4).for_each(|step| down(&replicas, server(&replicas, step)));
-        let first = || replicas.first_read(0, b"k", 0, &Outstanding::default());
+        let first = || replicas.first_read(0, (replicas.router.primary(b"k"), b"k"), 0, &Outstanding::default());
         assert_eq!((first().backend, first().is_withheld), (server(&replicas, 0), false));
         invalidate(&replicas, server(&replicas, 0));
         assert_eq!((first().backend, first().is_withheld), (server(&replicas, 0), true));
@@ -402,7 +411,7 @@ mod tests {
         let mut outstanding = Outstanding::default();
         let mut busy = |step, legs| (0..legs).for_each(|_| outstanding.add(server(&replicas, step), false));
         [(0, 3), (1, 1), (2, 2), (3, 1)].iter().for_each(|&(step, legs)| busy(step, legs));
-        let chosen = |turn| replicas.first_read(0, b"k", turn, &outstanding).backend;
+        let chosen = |turn| replicas.first_read(0, (replicas.router.primary(b"k"), b"k"), turn, &outstanding).backend;
         assert_eq!([0, 1, 2, 3].map(chosen), [1, 1, 3, 3].map(|step| server(&replicas, step)));
         down(&replicas, server(&replicas, 1));
         assert_eq!(chosen(0), server(&replicas, 2), "the next one that is up");

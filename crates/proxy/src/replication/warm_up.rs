@@ -79,7 +79,7 @@ impl Replicas {
                     return Some(self.send_command(job, pool));
                 }
                 if may_linger(leg) {
-                    self.invalidate_failed_leg(leg, &job.key_bytes, now);
+                    self.invalidate_failed_leg(leg, job.key(), now);
                 }
                 job.first_counted = last as u16;
                 None
@@ -89,15 +89,16 @@ impl Replicas {
 
     /// Adds a leg that fetches the value, unless it must not be read there. The command is deferred.
     fn fetch(&self, job: &mut Job, pool: usize) -> bool {
-        let Some(backend) = self.warm_up_source(pool, &job.key_bytes) else { return false };
-        job.deferred.clear();
-        std::mem::swap(&mut job.kept, &mut job.deferred);
-        match parse_request(&job.deferred, &own_limits()) {
+        let Some(backend) = self.warm_up_source(pool, job.key()) else { return false };
+        let deferred = &mut job.rare.change().deferred;
+        deferred.clear();
+        std::mem::swap(&mut job.kept, deferred);
+        match parse_request(&job.rare.get().deferred, &own_limits()) {
             ParsedRequest::Request { request: Request::Meta(meta), .. } => {
                 let flags = MetaFlags::new(if meta.is_base64() { b"v f b" } else { b"v f" });
                 Request::Meta(Meta { verb: Verb::Mg, flags, value: b"", left_out: b"", ..meta }).encode(&mut job.kept);
             }
-            _ => encode_get(Verb::Get, 0, std::iter::once(&job.key_bytes[..]), &mut job.kept),
+            _ => encode_get(Verb::Get, 0, std::iter::once(&job.rare.get().key_bytes[..]), &mut job.kept),
         }
         job.warm_up = WarmUpStep::Fetching;
         let leg = job.add_leg(backend);
@@ -112,7 +113,7 @@ impl Replicas {
         let seconds = seconds.min(RELATIVE_MAX);
         let mut request = job.take_scratch();
         let fetched = job.legs().last().map_or(&b""[..], |leg| &leg.reply);
-        match (parse_reply(fetched, limits), parse_request(&job.deferred, &own_limits())) {
+        match (parse_reply(fetched, limits), parse_request(&job.rare.get().deferred, &own_limits())) {
             (ParsedReply::Reply { reply: Reply::Value(value), .. }, _) => {
                 let (key, flags, value) = (value.key, value.flags, value.data);
                 let exptime = i64::from(seconds);
@@ -150,7 +151,7 @@ impl Replicas {
     }
 
     fn add_primary(&self, job: &mut Job, pool: usize) -> u16 {
-        let choice = self.primary(pool, &job.key_bytes);
+        let choice = self.primary(pool, job.key());
         let leg = job.add_leg(choice.backend);
         job.leg(leg).is_withheld = choice.is_withheld;
         leg
@@ -161,7 +162,7 @@ impl Replicas {
 fn end_warm_up(job: &mut Job) {
     job.warm_up = WarmUpStep::None;
     job.first_error = None;
-    std::mem::swap(&mut job.kept, &mut job.deferred);
+    std::mem::swap(&mut job.kept, &mut job.rare.change().deferred);
 }
 
 /// Whether a reply reports that the key is missing.

@@ -124,6 +124,12 @@ pub(crate) fn disciplines(slots: usize, if_replicated: bool) -> Vec<Discipline> 
     all
 }
 
+/// The number of connections that a discipline opens to one server.
+#[allow(dead_code, reason = "not every file of this folder counts connections")]
+pub(crate) fn connections(discipline: Discipline) -> usize {
+    discipline.slots().map(|(_, slots)| slots).sum::<usize>().max(1)
+}
+
 /// Starts servers: memcached, or the embedded cache if memcached is not installed.
 #[allow(dead_code, reason = "not every file of this folder has servers of this kind")]
 pub(crate) fn servers(count: usize) -> Vec<Server> {

@@ -15,7 +15,7 @@ use toml::{Table, Value};
 use wire::{Limits, ParsedRequest, Verb, parse_request};
 
 /// The keys whose values are names. Each value is a policy of its own.
-const NAMED: [(&str, &[&str]); 13] = [
+const NAMED: [(&str, &[&str]); 14] = [
     ("dispatch", DispatchConfig::NAMES),
     ("multi-get", MultiGet::NAMES),
     ("part-failure", PartFailure::NAMES),
@@ -23,6 +23,7 @@ const NAMED: [(&str, &[&str]); 13] = [
     ("log-level", LogLevel::NAMES),
     ("log-format", LogFormat::NAMES),
     ("log-keys", LoggedKeys::NAMES),
+    ("traces-keys", LoggedKeys::NAMES),
     ("pools.distribution", Distribution::NAMES),
     ("pools.hash", Hash::NAMES),
     ("pools.writes", Writes::NAMES),

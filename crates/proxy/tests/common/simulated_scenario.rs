@@ -49,6 +49,8 @@ pub(crate) struct Shape {
     pub(crate) shadow_reads: bool,
     /// Prefixes and their pools.
     pub(crate) routes: Vec<(&'static str, Part)>,
+    /// What servers receive in the place of a route's prefix, if not the prefix itself. No two keys of a pool become the same.
+    pub(crate) replacement: Option<&'static str>,
 }
 
 /// The role of a pool.
@@ -103,8 +105,11 @@ impl Shape {
             Some(CommandGroup::Flush),
             Some(CommandGroup::Stats),
         ]);
+        // As above.
+        let replacement = Random(random.0.rotate_left(29)).choose(&[None, None, Some(""), Some("a:"), Some("longer:")]);
         Shape {
             denied,
+            replacement,
             timeout: Duration::from_millis(30 + random.next() % 40),
             has_all: random.one_in(3),
             has_names: random.one_in(2),
@@ -117,6 +122,15 @@ impl Shape {
             shadow_share: random.choose(&[0.5, 1.0]),
             shadow_reads: random.one_in(2),
             routes: routes.to_vec(),
+        }
+    }
+
+    /// The key that servers receive for a key of a client.
+    pub(crate) fn sent(&self, key: &str) -> String {
+        let routes = self.routes.iter().filter(|(prefix, _)| key.starts_with(prefix));
+        match (routes.max_by_key(|(prefix, _)| prefix.len()), self.replacement) {
+            (Some((prefix, _)), Some(replacement)) => replacement.to_owned() + &key[prefix.len()..],
+            _ => key.into(),
         }
     }
 
@@ -190,7 +204,7 @@ impl Scenario {
                 let own =
                     self.clients.iter().flat_map(|plan| own_keys(plan.number).zip(std::iter::repeat(plan.number)));
                 let keys = own.chain(shared_keys().zip(std::iter::repeat(0)));
-                Store::with_values(keys.map(|(key, client)| (key.clone(), value(&key, client, 0))))
+                Store::with_values(keys.map(|(key, client)| (self.shape.sent(&key), value(&key, client, 0))))
             }
             Part::Shadow if !self.shape.shadow_reads => Store::never_read(),
             Part::Shadow => Store::default(),

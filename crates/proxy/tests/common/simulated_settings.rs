@@ -44,7 +44,12 @@ impl Setting {
         shape.opening.configure(&mut file, &mut Random(!random.0));
         let name = |part: Part| format!("{part:?}{suffix}");
         file.pools = pools.iter().map(|plan| pool(plan, pools, is_shared, shape, (&name, host), random)).collect();
-        let route = |(prefix, part): &(&str, Part)| RouteConfig { prefix: (*prefix).into(), pool: name(*part) };
+        let replacement = shape.replacement.map(String::from);
+        let route = |(prefix, part): &(&str, Part)| RouteConfig {
+            strip_prefix: shape.replacement == Some(""),
+            replace_prefix: replacement.clone().filter(|replacement| !replacement.is_empty()),
+            ..RouteConfig::new(prefix, &name(*part))
+        };
         file.routes = shape.routes.iter().map(route).collect();
         Setting { file, host, source_host }
     }

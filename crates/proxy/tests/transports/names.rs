@@ -222,21 +222,29 @@ fn one_reachable_address_of_several_is_used_and_kept() {
 
 #[test]
 fn the_start_waits_for_every_name_although_others_are_resolved_twice_meanwhile() {
-    let server = named("slow");
-    let (address, lookups) = (server.address(), Arc::new(AtomicUsize::new(0)));
+    let servers = ["quick", "delayed", "slow"].map(named);
+    let ([quick, delayed, slow], lookups) =
+        (servers.each_ref().map(|server| server.address()), Arc::new(AtomicUsize::new(0)));
     let names = ["quick.test:1", "delayed.test:1", "slow.test:1"].map(String::from);
     let running = proxy(&["127.0.0.1:0".into()], &names, |config| {
         config.transport.resolve_every = Duration::from_millis(100);
         config.transport.lookup = Lookup::new(move |host_port| {
-            match host_port.host() {
-                "quick.test" => _ = lookups.fetch_add(1, Ordering::SeqCst),
+            let address = match host_port.host() {
+                "quick.test" => {
+                    lookups.fetch_add(1, Ordering::SeqCst);
+                    quick
+                }
                 // The quick name is due again when this one is resolved.
-                "delayed.test" => std::thread::sleep(Duration::from_millis(200)),
+                "delayed.test" => {
+                    std::thread::sleep(Duration::from_millis(200));
+                    delayed
+                }
                 _ => {
                     wait_until(|| lookups.load(Ordering::SeqCst) > 1);
                     std::thread::sleep(Duration::from_millis(100));
+                    slow
                 }
-            }
+            };
             Ok(vec![address])
         });
     });

@@ -351,7 +351,7 @@ fn every_bad_file_is_one_clear_line() {
             asking("127.0.0.1:1", &|tls| tls.backend_identity = Some(good.clone())),
             "--tls-backend-certificate needs --tls-backend-authority",
         ),
-        (asking("127.0.0.1:1", &|tls| tls.handshake_timeout = Duration::ZERO), "no client could be in time"),
+        (asking("127.0.0.1:1", &|tls| tls.handshake_timeout = Duration::ZERO), "no client could finish its handshake"),
     ];
     for (line, expected) in table {
         assert!(line.contains(expected), "{line:?} does not contain {expected:?}");

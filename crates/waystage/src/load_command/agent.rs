@@ -1,4 +1,4 @@
-//! `waystage load agent`: waits for controllers and does one run after another for them.
+//! `waystage load agent`: waits for controllers and runs their loads one after the other.
 
 use crate::command_line::host_port;
 use crate::load_command::control_arguments::{not_from_controllers, parse};

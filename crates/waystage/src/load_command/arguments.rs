@@ -21,13 +21,13 @@ use variates::Popularity;
     after_help = "Pitfalls:
   --clients is the total over all threads, not per thread as in memtier and mutilate.
   --ratio is set:get, as in memtier: 1:10 is one set to ten gets.
-  Without --rate the loop is closed: clients wait for replies, so a slow server receives fewer requests, and its
+  Without --rate the loop is closed: clients wait for replies, so a slow server receives fewer requests, and its \
   worst moments are hardly measured. With --rate the loop is open: requests are due independently of replies.
-  Response time is measured from when a request was due (closed loop: from the end of the think time) to the last
+  Response time is measured from when a request was due (closed loop: from the end of the think time) to the last \
   byte of the reply.
   --rate is the total over all clients, not per connection; --clients and --pipeline limit the requests in flight.
   --warm-up comes before --test-time and is not part of it.
-  Mean times and counts include only requests answered without an error; errors are counted separately. In
+  Mean times and counts include only requests answered without an error; errors are counted separately. In \
   percentiles, requests without an answer are slower than any time.
   The keys of one get are drawn independently, so a get may contain a key twice.
   Two generators must not write the same keys: give each its own --key-prefix.
@@ -135,6 +135,10 @@ pub(crate) struct RunArguments {
     /// Serve metrics for Prometheus on this address during the run.
     #[arg(help_heading = "Output", long, value_name = "HOST:PORT", value_parser = host_port)]
     pub(crate) metrics: Option<String>,
+    /// Write each second to this file when it has passed, as one line of JSON (docs/load-summary.md), for programs that
+    /// follow the run.
+    #[arg(help_heading = "Output", long, value_name = "FILE")]
+    pub(crate) seconds_file: Option<PathBuf>,
     /// Make the run invalid if its hit ratio is lower than this.
     #[arg(help_heading = "Validity of the run", long, value_name = "0..1", value_parser = share)]
     expect_hit_ratio: Option<f64>,

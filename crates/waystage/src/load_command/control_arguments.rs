@@ -152,10 +152,11 @@ mod tests {
     use super::*;
 
     /// Rejected with --agent: each agent would have its own.
-    const REFUSED: [&str; 11] = [
+    const REFUSED: [&str; 12] = [
         "records",
         "sample",
         "metrics",
+        "seconds_file",
         "trace",
         "trace_timing",
         "trace_bunched",

@@ -11,7 +11,7 @@ use std::time::Duration;
 const QUEUES: usize = 10;
 /// The default visibility timeout.
 const LEASE: Duration = Duration::from_secs(30);
-/// docs/messages-operation.md promises redelivery within this time after an outage.
+/// docs/messages-database.md promises redelivery within this time after an outage.
 const REDELIVERY_TIME: Duration = Duration::from_secs(10);
 
 /// The message service and the operations on it.

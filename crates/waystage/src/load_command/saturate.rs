@@ -36,7 +36,7 @@ pub(crate) struct SaturateArguments {
     /// An objective for the response time: p99=2ms, p99.9=5ms or mean=500us. The flag can be repeated.
     #[arg(long = "objective", value_name = "pQ=TIME|mean=TIME", required = true, value_parser = objective,
         conflicts_with_all = ["requests", "think_time", "trace", "records", "metrics", "json_compat", "hdr_file_prefix",
-            "failed_max", "achieved_min"])]
+            "seconds_file", "failed_max", "achieved_min"])]
     objectives: Vec<Objective>,
     /// Stop when the answer is known this closely: 0.5% to 10%.
     #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = precision)]

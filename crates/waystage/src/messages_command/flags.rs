@@ -95,12 +95,9 @@ pub(super) fn is_set(flags: &ServiceFile, key: &str) -> bool {
 }
 
 impl MessagesFlags {
-    /// Whether the arguments, which every user of the host can list, contain a password.
-    pub(super) fn shows_password(&self) -> bool {
-        self.database.as_deref().is_some_and(|url| {
-            let user = url.split_once("://").and_then(|(_, rest)| rest.split_once('@'));
-            user.is_some_and(|(user, _)| user.contains(':')) || url.contains("password=")
-        })
+    /// The database URL, if it is an argument.
+    pub(super) fn database(&self) -> Option<&str> {
+        self.database.as_deref()
     }
 
     /// The keys that the arguments set.

@@ -37,6 +37,7 @@ pub(super) fn run(arguments: &MigrateArguments) -> Result<ExitCode, String> {
             return Ok(ExitCode::from(2));
         }
     };
+    super::warn_about_password(arguments.database.as_deref());
     let SchemaState { step, known } = match messages::migrate(&config, arguments.check) {
         Ok(state) => state,
         Err(error @ MessagesError::Setting(_)) => {

@@ -44,6 +44,9 @@ pub(crate) struct ProxyFlags {
     /// Number of event loops [default: one per core].
     #[arg(help_heading = "Dispatch", long, value_name = "N")]
     loops: Option<usize>,
+    /// For experiments only: each event loop works as if its core were this many times slower. It rests after each turn.
+    #[arg(help_heading = "Faults, for experiments only", long, value_name = "FACTOR")]
+    slow_down: Option<f64>,
     /// Dispatch discipline: which requests are in flight at a server, and where the others wait [default: pipelined].
     #[arg(help_heading = "Dispatch", long, value_enum)]
     dispatch: Option<DispatchArgument>,
@@ -104,11 +107,11 @@ pub(crate) struct ProxyFlags {
     /// Requests of one client in flight before the proxy stops reading from it [default: 1024].
     #[arg(help_heading = "Limits", long, value_name = "N")]
     client_window: Option<usize>,
-    /// Bytes of replies held for one client. Beyond it, the proxy stops reading from the client, and reads replies again
+    /// Bytes of replies buffered for one client. Beyond it, the proxy stops reading from the client, and reads replies again
     /// later [default: 1m].
     #[arg(help_heading = "Limits", long, value_name = "SIZE", value_parser = bytes)]
     client_buffer: Option<usize>,
-    /// Bytes held for all clients: replies, input and requests in flight. Beyond it, large values are refused [default: 1g].
+    /// Bytes in memory for all clients: replies, input and requests in flight. Beyond it, large values are refused [default: 1g].
     #[arg(help_heading = "Limits", long, value_name = "SIZE", value_parser = bytes)]
     memory: Option<usize>,
     /// Largest value that is forwarded; larger ones are refused and not stored in memory [default: 8m].
@@ -166,7 +169,7 @@ enum MultiGetArgument {
 enum StampsArgument {
     /// None: requests are only counted.
     Off,
-    /// Those with a record.
+    /// Those with a record or with spans.
     Sampled,
     /// All: the histograms of stages are complete.
     All,
@@ -207,6 +210,7 @@ impl ProxyFlags {
             listen: Some(self.listen.iter().map(|address| address.as_str().into()).collect::<Vec<_>>())
                 .filter(|listen| !listen.is_empty()),
             loops: self.loops,
+            slow_down: self.slow_down,
             dispatch: self.dispatch.map(|dispatch| match dispatch {
                 DispatchArgument::Pipelined => DispatchConfig::Pipelined,
                 DispatchArgument::PerBackend => DispatchConfig::PerBackend,

@@ -4,6 +4,9 @@ use crate::proxy_command::policies;
 use proxy::{Config, FailoverPool, Hedge, PoolConfig, Router, Shadow, WarmUp};
 use serde::Serialize;
 
+/// The length of the longest key.
+const KEY_BYTES_MAX: usize = 250;
+
 /// The whole output.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Report {
@@ -21,7 +24,9 @@ pub(crate) struct KeyRoute {
     pool: String,
     /// Prefix of the route that matches the key.
     prefix: Option<String>,
-    /// The part of the key that is hashed.
+    /// The key that the servers receive.
+    sent: String,
+    /// The part of that key which is hashed.
     hashed: String,
     hash_tag: Option<String>,
     distribution: &'static str,
@@ -73,7 +78,7 @@ impl KeyRoute {
     /// Routes a key, by the routes or in the given pool.
     pub(crate) fn new(config: &Config, router: &Router, only_pool: Option<usize>, key: &[u8]) -> KeyRoute {
         let placement = match only_pool {
-            Some(pool) => router.explain_in(pool, None, key),
+            Some(pool) => router.explain_in(pool, key),
             None => router.explain(key),
         };
         let pool = &config.pools[placement.pool];
@@ -82,10 +87,10 @@ impl KeyRoute {
         let named = |numbers: &[u16]| numbers.iter().map(|&number| names[usize::from(number)].clone()).collect();
         let mut replicas: Vec<String> = named(&placement.backends);
         let failover = pool.failover_pool.as_ref().and_then(|failover| config.pool(&failover.pool));
-        let failover_servers = failover.map(|place| named(&router.explain_in(place, None, key).backends));
+        let failover_servers = failover.map(|place| named(&router.explain_in(place, &placement.sent).backends));
         let servers_in = |place: usize| PoolServers {
             pool: config.pools[place].name.clone(),
-            servers: named(&router.explain_in(place, None, key).backends),
+            servers: named(&router.explain_in(place, &placement.sent).backends),
         };
         let read_pool = pool.read_pool.as_ref().and_then(|name| config.pool(name));
         KeyRoute {
@@ -93,7 +98,8 @@ impl KeyRoute {
             key: text(key),
             pool: pool.name.clone(),
             prefix: placement.prefix.map(text),
-            hashed: text(placement.hashed),
+            sent: text(&placement.sent),
+            hashed: text(&placement.hashed),
             hash_tag: pool.hash_tag.map(|tag| tag.map(char::from).iter().collect()),
             distribution: pool.distribution.name(),
             hash: pool.hash().name(),
@@ -120,16 +126,21 @@ impl KeyRoute {
             None => "the first pool, because no route matches".into(),
         };
         let part = match &self.hash_tag {
-            Some(tag) if self.hashed != self.key => format!(", the part between {}", shown(tag)),
+            Some(tag) if self.hashed != self.sent => format!(", the part between {}", shown(tag)),
             Some(tag) => format!(", the whole key, because it has no part between {}", shown(tag)),
             None => ", the whole key".into(),
         };
-        let mut lines = vec![
-            ("pool", format!("{}: {why}", self.pool)),
+        let mut lines = vec![("pool", format!("{}: {why}", self.pool))];
+        if self.sent != self.key {
+            let is_possible = (1..=KEY_BYTES_MAX).contains(&self.sent.len());
+            let refused = if is_possible { "" } else { ", which is refused: a key has 1 to 250 bytes" };
+            lines.push(("sent as", format!("{}{refused}", shown(&self.sent))));
+        }
+        lines.extend([
             ("hashed", format!("{}{part}", shown(&self.hashed))),
             ("by", policies::key_distribution(pool)),
             ("primary", self.primary.clone()),
-        ];
+        ]);
         if !self.replicas.is_empty() {
             lines.push(("replicas", self.replicas.join(", ")));
         }

@@ -1,11 +1,10 @@
-//! Notices that a file of servers has changed or gone, and that a host name has other addresses. Its thread starts with the first
+//! Notices that a file of servers has changed or gone, and that a name has other addresses or SRV records. Its thread starts with the first
 //! configuration that has any.
 
 use crate::proxy_command::events::{Event, Events};
 use crate::proxy_command::file_watch::{FileVersion, version};
 use crate::proxy_command::lists::Lists;
-use crate::proxy_command::names::{Answer, Names};
-use net::HostPort;
+use crate::proxy_command::names::{Answer, Names, Question};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,10 +26,17 @@ pub(super) struct ListWatch {
 #[derive(Debug, Default)]
 struct Watched {
     files: BTreeMap<PathBuf, Watch>,
-    /// Each with the answer in use, or reported since.
-    hosts: Vec<(HostPort, Answer)>,
-    /// The time between two lookups of a name. Zero: names are not looked up again.
+    hosts: Vec<Host>,
+    /// The longest time between two lookups of a name. Zero: names are not looked up again.
     every: Duration,
+}
+
+#[derive(Debug)]
+struct Host {
+    name: Question,
+    /// The answer in use, or reported since.
+    answer: Answer,
+    /// The time since the last lookup.
     waited: Duration,
 }
 
@@ -55,7 +61,13 @@ impl ListWatch {
             |(path, &read): (&PathBuf, &Option<FileVersion>)| (path.clone(), Watch { reported: read, last: read });
         let mut watched = lock(&self.watched);
         watched.files = lists.versions().iter().map(watch).collect();
-        (watched.hosts, watched.every) = (lists.hosts().to_vec(), every);
+        let waited = |name: &Question| watched.hosts.iter().find(|host| host.name == *name).map(|host| host.waited);
+        let host = |(name, answer): &(Question, Answer)| Host {
+            name: name.clone(),
+            answer: answer.clone(),
+            waited: waited(name).unwrap_or_default(),
+        };
+        (watched.hosts, watched.every) = (lists.hosts().iter().map(host).collect(), every);
         drop(watched);
         if self.is_running || lists.is_empty() {
             return Ok(());
@@ -78,14 +90,14 @@ impl Watched {
     /// Returns whether a file has changed since the last tick but one, or a name has another answer than the one in use. Starts the lookups
     /// that are due.
     fn tick(&mut self, waited: Duration, names: &Names) -> bool {
-        self.waited += waited;
-        if !self.every.is_zero() && self.waited >= self.every {
-            self.waited = Duration::ZERO;
-            self.hosts.iter().for_each(|(host, _)| names.begin(host, None));
-        }
-        let has_other_answer = self.hosts.iter_mut().fold(false, |is_other, (host, answer)| {
-            let before = std::mem::replace(answer, names.answer(host));
-            is_other | (before != *answer)
+        let has_other_answer = self.hosts.iter_mut().fold(false, |is_other, host| {
+            host.waited += waited;
+            if !self.every.is_zero() && host.waited >= names.interval(&host.name, self.every) {
+                host.waited = Duration::ZERO;
+                names.begin(&host.name, None);
+            }
+            let before = std::mem::replace(&mut host.answer, names.answer(&host.name));
+            is_other | (before != host.answer)
         });
         self.files.iter_mut().fold(has_other_answer, |is_other, (path, watch)| is_other | watch.look(version(path)))
     }

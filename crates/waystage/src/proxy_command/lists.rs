@@ -1,10 +1,9 @@
-//! The servers of pools that come from a file, or from the addresses of host names. A list that cannot be used is replaced by the last one
+//! The servers of pools that come from a file, from SRV records, or from the addresses of host names. A list that cannot be used is replaced by the last one
 //! that could.
 
 use crate::proxy_command::file_watch::{FileVersion, version};
-use crate::proxy_command::names::{Answer, Names};
-use net::HostPort;
-use proxy::{ConfigError, PoolFile, ProxyFile, Resolve, ServerConfig, read_servers};
+use crate::proxy_command::names::{Answer, Names, Question};
+use proxy::{ConfigError, PoolFile, ProxyFile, Resolve, SERVERS_MAX, ServerConfig, read_servers};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -18,6 +17,8 @@ enum Origin {
     File(PathBuf),
     /// The server as it is written.
     Name(String),
+    /// The name with SRV records.
+    Records(String),
 }
 
 /// The lists in use, each with its pool: two pools can accept different lists of one file.
@@ -37,7 +38,9 @@ pub(crate) struct Lists {
     /// The versions of the files that were read, from before the reading.
     versions: BTreeMap<PathBuf, Option<FileVersion>>,
     /// The names that were resolved, with the answers in use. Also those of lists that were refused.
-    hosts: Vec<(HostPort, Answer)>,
+    hosts: Vec<(Question, Answer)>,
+    /// The lines of the servers in the files that were read, by the address as it is written.
+    lines: BTreeMap<(PathBuf, String), usize>,
 }
 
 impl Lists {
@@ -61,17 +64,17 @@ impl Lists {
     }
 
     /// The names that were resolved, with the answers in use.
-    pub(super) fn hosts(&self) -> &[(HostPort, Answer)] {
+    pub(super) fn hosts(&self) -> &[(Question, Answer)] {
         &self.hosts
     }
 
-    pub(super) fn into_hosts(self) -> Vec<(HostPort, Answer)> {
+    pub(super) fn into_hosts(self) -> Vec<(Question, Answer)> {
         self.hosts
     }
 
     /// Adds the names of lists that were refused: their next answers can make the lists usable.
-    pub(super) fn add_hosts(&mut self, refused: Vec<(HostPort, Answer)>) {
-        let is_new = |host: &HostPort| !self.hosts.iter().any(|(known, _)| known == host);
+    pub(super) fn add_hosts(&mut self, refused: Vec<(Question, Answer)>) {
+        let is_new = |host: &Question| !self.hosts.iter().any(|(known, _)| known == host);
         let added: Vec<_> = refused.into_iter().filter(|(host, _)| is_new(host)).collect();
         self.hosts.extend(added);
     }
@@ -100,7 +103,7 @@ impl Lists {
     /// Looks up all names again.
     pub(super) fn look_up_again(&self) {
         if let Some(names) = &self.names {
-            let hosts: Vec<HostPort> = self.hosts.iter().map(|(host, _)| host.clone()).collect();
+            let hosts: Vec<Question> = self.hosts.iter().map(|(host, _)| host.clone()).collect();
             names.look_up(&hosts, true);
         }
     }
@@ -111,6 +114,7 @@ impl Lists {
     /// If a list cannot be used, and there is no earlier one.
     pub(super) fn expand(&mut self, settings: &mut ProxyFile) -> Result<(), ConfigError> {
         settings.check_lists()?;
+        let server = settings.dns_server()?;
         let mut used = BTreeMap::new();
         for (index, pool) in settings.pools.iter_mut().enumerate() {
             let name = pool.name.clone().unwrap_or_else(|| POOL.into());
@@ -118,16 +122,72 @@ impl Lists {
                 self.versions.entry(path.clone()).or_insert_with(|| version(&path));
                 let has_several = pool.resolve == Some(Resolve::All);
                 let found = read_servers(&path).and_then(|servers| checked(servers, has_several));
+                let found = found.map(|servers| {
+                    let line = |(line, server): &(usize, ServerConfig)| ((path.clone(), server.address.clone()), *line);
+                    self.lines.extend(servers.iter().map(line));
+                    servers.into_iter().map(|(_, server)| server).collect()
+                });
                 let place = (name.clone(), Origin::File(path.clone()));
                 let servers = self.decide(place, found, &path.display().to_string(), &mut used).map_err(|problem| {
                     ConfigError::value(format!("pools.{index}.servers-file"), format!("{path:?}"), problem)
                 })?;
                 pool.servers = Some(servers);
             }
+            if let Some(record) = pool.srv.clone() {
+                pool.servers = Some(self.records(index, &name, &record, pool, (server, &mut used))?);
+            }
             self.resolve(index, &name, pool, &mut used)?;
         }
         self.used = used;
         Ok(())
+    }
+
+    /// The servers of SRV records. Without lookups, servers that do not exist stand for them, as many as the pool needs.
+    fn records(
+        &mut self,
+        index: usize,
+        pool_name: &str,
+        record: &str,
+        pool: &PoolFile,
+        (server, used): (Option<SocketAddr>, &mut Used),
+    ) -> Result<Vec<ServerConfig>, ConfigError> {
+        let Some(names) = self.names.clone() else {
+            let stand_in = |number| ServerConfig::new(&format!("server-{number}.pool-{index}.invalid:1"));
+            return Ok((0..pool.replicas.unwrap_or(1).clamp(1, SERVERS_MAX)).map(stand_in).collect());
+        };
+        let question = Question::Records(record.into(), server);
+        names.look_up(std::slice::from_ref(&question), false);
+        let answer = names.answer(&question);
+        self.hosts.push((question, answer.clone()));
+        let found = answer.map_err(|reason| format!("it cannot be resolved ({reason})"));
+        let origin = (pool_name.to_string(), Origin::Records(record.into()));
+        self.decide(origin, found, record, used)
+            .map_err(|problem| ConfigError::value(format!("pools.{index}.srv"), format!("{record:?}"), problem))
+    }
+
+    /// The error in the terms of the operator: a server that comes from a file is named by the file and its line, and one of SRV records
+    /// by their name.
+    pub(super) fn in_file(&self, error: ConfigError, settings: &ProxyFile) -> ConfigError {
+        let place = || {
+            let (pool, rest) = error.key.strip_prefix("pools.")?.split_once(".servers.")?;
+            let (server, key) = rest.split_once('.').map_or((rest, None), |(server, key)| (server, Some(key)));
+            let settings = settings.pools.get(pool.parse::<usize>().ok()?)?;
+            let server = settings.servers.as_ref()?.get(server.parse::<usize>().ok()?)?;
+            let address = server.address.clone();
+            if let Some(path) = settings.servers_file.clone() {
+                let line = self.lines.get(&(path.clone(), address.clone())).map(|line| format!("line {line}: "));
+                return Some((format!("pools.{pool}.servers-file"), format!("{path:?}"), line, address, key));
+            }
+            let name = settings.srv.as_ref()?;
+            Some((format!("pools.{pool}.srv"), format!("{name:?}"), None, address, key))
+        };
+        let Some((place, source, line, address, key)) = place() else { return error };
+        let value = match (key, &error.value) {
+            (Some(key), Some(value)) => format!("{key} = {value}: "),
+            _ => String::new(),
+        };
+        let problem = format!("{}{address:?}: {value}{}", line.unwrap_or_default(), error.problem);
+        ConfigError::value(place, source, problem)
     }
 
     /// Puts the servers at the addresses of a name in the place of the name.
@@ -140,25 +200,30 @@ impl Lists {
     ) -> Result<(), ConfigError> {
         let Some(names) = self.names.clone().filter(|_| pool.resolve == Some(Resolve::All)) else { return Ok(()) };
         let written = pool.servers.take().unwrap_or_default();
-        let hosts: Vec<HostPort> = written.iter().filter_map(ServerConfig::host_name).collect();
+        let question = |server: &ServerConfig| server.host_name().map(Question::Addresses);
+        let hosts: Vec<Question> = written.iter().filter_map(question).collect();
         names.look_up(&hosts, false);
         self.hosts.extend(hosts.into_iter().map(|host| (host.clone(), names.answer(&host))));
         let mut servers = Vec::new();
-        for (place, server) in written.into_iter().enumerate() {
-            let Some(host) = server.host_name() else {
-                servers.push(server);
+        for (place, server) in written.iter().enumerate() {
+            let Some(host) = question(server) else {
+                servers.push(server.clone());
                 continue;
             };
             // The list has addresses alone: the weight is always that of the configuration.
-            let at = |address: &SocketAddr| ServerConfig::new(&address.to_string());
             let answer = self.hosts.iter().rev().find(|(other, _)| *other == host).map(|(_, answer)| answer.clone());
             let answer = answer.unwrap_or_else(|| names.answer(&host));
-            let found = answer.map(|addresses| addresses.iter().map(at).collect());
-            let found = found.map_err(|reason| format!("it cannot be resolved ({reason})"));
+            let found = answer.map_err(|reason| format!("it cannot be resolved ({reason})"));
             let origin = (pool_name.to_string(), Origin::Name(server.address.clone()));
-            let list = self.decide(origin, found, &server.address, used).map_err(|problem| {
-                ConfigError::value(format!("pools.{index}.servers.{place}"), format!("{:?}", server.address), problem)
-            })?;
+            let list = match self.decide(origin, found, &server.address, used) {
+                Ok(list) => list,
+                Err(problem) => {
+                    let (key, value) = (format!("pools.{index}.servers.{place}"), format!("{:?}", server.address));
+                    // The error is reported with the place that the server comes from.
+                    pool.servers = Some(written);
+                    return Err(ConfigError::value(key, value, problem));
+                }
+            };
             servers.extend(list.into_iter().map(|one| ServerConfig { address: one.address, ..server.clone() }));
         }
         pool.servers = Some(servers);
@@ -191,11 +256,11 @@ impl Lists {
 }
 
 /// The servers of a file, unless one of them cannot stand for several.
-fn checked(servers: Vec<ServerConfig>, has_several: bool) -> Result<Vec<ServerConfig>, String> {
-    let problem =
-        servers.iter().filter(|_| has_several).find_map(|server| Some((server, server.check_several().err()?)));
+fn checked(servers: Vec<(usize, ServerConfig)>, has_several: bool) -> Result<Vec<(usize, ServerConfig)>, String> {
+    let mut several = servers.iter().filter(|_| has_several);
+    let problem = several.find_map(|(line, server)| Some((line, server, server.check_several().err()?)));
     match problem {
-        Some((server, problem)) => Err(format!("{:?}: {problem}", server.address)),
+        Some((line, server, problem)) => Err(format!("line {line}: {:?}: {problem}", server.address)),
         None => Ok(servers),
     }
 }
@@ -220,6 +285,39 @@ mod tests {
         let outcome = lists.expand(&mut settings).map_err(|error| error.to_string());
         let servers = settings.pools.remove(0).servers.unwrap_or_default();
         (outcome.map(|()| servers.into_iter().map(|server| server.address).collect()), lists)
+    }
+
+    #[test]
+    fn an_error_in_a_server_of_a_file_names_its_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("servers");
+        for (text, expected) in [
+            ("a:1\n#\nb:1:5000\n", "line 3: \"b:1\": weight = 5000: give a number from 1 to 1000; leave out"),
+            ("a:1:0\n", "line 1: \"a:1\": weight = 0: give a number from 1 to 1000; leave out"),
+            ("a:1 x\n\nb:1 x\n", "line 3: \"b:1\": name = \"x\": another server has this name; they would have"),
+            ("a:1 x\u{1}\n", "line 1: \"a:1\": name = \"x\\u{1}\": give 1 to 250 characters without spaces"),
+            ("a:1\nb:1:500\n", "line 1: \"a:1\": weight = 1: below a fortieth of the average weight"),
+        ] {
+            write(&path, text).unwrap();
+            let mut settings = pool(Some(path.clone()), &[], None);
+            let mut lists = Lists::default();
+            lists.expand(&mut settings).unwrap();
+            let error = settings.clone().config().and_then(|config| config.check()).unwrap_err();
+            let line = lists.in_file(error, &settings).to_string();
+            assert!(line.starts_with(&format!("servers-file = {path:?}: {expected}")), "{line}");
+        }
+        // A host that has no address.
+        write(&path, "10.0.0.1:1\n# second\ncache.test:1\n").unwrap();
+        let lookup = Lookup::new(|_| Err(io::Error::other("broken")));
+        let (mut lists, mut settings) =
+            (Lists::new(Names::new(lookup)), pool(Some(path.clone()), &[], Some(Resolve::All)));
+        let error = lists.expand(&mut settings).unwrap_err();
+        let line = lists.in_file(error, &settings).to_string();
+        let expected = "line 3: \"cache.test:1\": it cannot be resolved (broken)";
+        assert_eq!(line, format!("servers-file = {path:?}: {expected}"));
+        // Other errors, and those of servers in the configuration, stay as they are.
+        let error = ConfigError::value("pools.0.servers.0.weight", "0", "no");
+        assert_eq!(Lists::default().in_file(error.clone(), &pool(None, &["a:1"], None)), error);
     }
 
     #[test]

@@ -1,8 +1,9 @@
-//! The addresses of host names that stand for several servers. Threads of their own look them up, so that a lookup that hangs delays
-//! nothing for longer than `WAIT`.
+//! The servers that names stand for: host names with several addresses, and names with SRV records. Threads of their own look them up, so
+//! that a lookup that hangs delays nothing for longer than `WAIT`.
 
+use crate::proxy_command::srv;
 use net::HostPort;
-use proxy::Lookup;
+use proxy::{Lookup, ServerConfig};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::mpsc::{Sender, channel};
@@ -13,19 +14,33 @@ use std::time::Duration;
 /// How long a start or a reload waits for answers.
 const WAIT: Duration = Duration::from_secs(5);
 
-/// The addresses of a name, or why there are none.
-pub(super) type Answer = Result<Vec<SocketAddr>, String>;
+/// The shortest time between two lookups of a name.
+const INTERVAL_MIN: Duration = Duration::from_secs(1);
+
+/// The servers of a name, or why there are none.
+pub(super) type Answer = Result<Vec<ServerConfig>, String>;
+
+/// A name to look up, and the kind of records.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Question {
+    /// The addresses of a host, which have the same port.
+    Addresses(HostPort),
+    /// The SRV records of a name, at this DNS server or at those of the system.
+    Records(String, Option<SocketAddr>),
+}
 
 /// All names, and the last answer for each. A clone is a handle to the same names.
 #[derive(Clone, Debug)]
 pub(crate) struct Names {
     lookup: Lookup,
-    known: Arc<Mutex<BTreeMap<String, Name>>>,
+    known: Arc<Mutex<BTreeMap<Question, Name>>>,
 }
 
 #[derive(Debug, Default)]
 struct Name {
     answer: Option<Answer>,
+    /// How long the answer may be used, if it says so.
+    time_to_live: Option<Duration>,
     is_looked_up: bool,
     /// Whether the answer of a lookup that still runs is dropped.
     is_forgotten: bool,
@@ -37,15 +52,21 @@ impl Names {
     }
 
     /// The last answer for a name.
-    pub(super) fn answer(&self, name: &HostPort) -> Answer {
+    pub(super) fn answer(&self, name: &Question) -> Answer {
         let known = self.lock();
-        known.get(&key(name)).and_then(|name| name.answer.clone()).unwrap_or_else(|| Err("no answer yet".into()))
+        known.get(name).and_then(|name| name.answer.clone()).unwrap_or_else(|| Err("no answer yet".into()))
+    }
+
+    /// The time between two lookups of a name: at most this one, and no longer than the last answer may be used.
+    pub(super) fn interval(&self, name: &Question, every: Duration) -> Duration {
+        let time_to_live = self.lock().get(name).and_then(|name| name.time_to_live);
+        time_to_live.map_or(every, |time| time.clamp(INTERVAL_MIN, every.max(INTERVAL_MIN)))
     }
 
     /// Looks these names up, and waits for the answers. `is_forced` looks up those with an answer, too.
-    pub(super) fn look_up(&self, names: &[HostPort], is_forced: bool) {
+    pub(super) fn look_up(&self, names: &[Question], is_forced: bool) {
         let (waits, receiver) = channel();
-        let has_answer = |name: &HostPort| self.lock().get(&key(name)).is_some_and(|name| name.answer.is_some());
+        let has_answer = |name: &Question| self.lock().get(name).is_some_and(|name| name.answer.is_some());
         let missing = names.iter().filter(|name| is_forced || !has_answer(name));
         missing.for_each(|name| self.begin(name, Some(waits.clone())));
         drop(waits);
@@ -54,10 +75,10 @@ impl Names {
     }
 
     /// Forgets the answers for other names than these, so that a name that comes back is looked up again.
-    pub(super) fn keep_only(&self, names: impl Iterator<Item = HostPort>) {
-        let kept: BTreeSet<String> = names.map(|name| key(&name)).collect();
-        self.lock().retain(|key, name| {
-            name.is_forgotten |= !kept.contains(key);
+    pub(super) fn keep_only(&self, names: impl Iterator<Item = Question>) {
+        let kept: BTreeSet<Question> = names.collect();
+        self.lock().retain(|question, name| {
+            name.is_forgotten |= !kept.contains(question);
             if name.is_forgotten {
                 name.answer = None;
             }
@@ -66,19 +87,19 @@ impl Names {
     }
 
     /// Looks a name up on another thread, unless a lookup of it still runs. The thread drops `waits` after it has stored the answer.
-    pub(super) fn begin(&self, name: &HostPort, waits: Option<Sender<()>>) {
+    pub(super) fn begin(&self, name: &Question, waits: Option<Sender<()>>) {
         let mut known = self.lock();
-        let entry = known.entry(key(name)).or_default();
+        let entry = known.entry(name.clone()).or_default();
         entry.is_forgotten = false;
         if entry.is_looked_up {
             return;
         }
         let (all, own) = (self.clone(), name.clone());
         let spawned = Builder::new().name("lookup".into()).spawn(move || {
-            let answer = usable(all.lookup.look_up(&own).map_err(|error| error.to_string()));
+            let (answer, time_to_live) = all.ask(&own);
             let mut known = all.lock();
-            let entry = known.entry(key(&own)).or_default();
-            entry.is_looked_up = false;
+            let entry = known.entry(own).or_default();
+            (entry.is_looked_up, entry.time_to_live) = (false, time_to_live);
             entry.answer = (!entry.is_forgotten).then_some(answer);
             drop(known);
             drop(waits);
@@ -86,18 +107,26 @@ impl Names {
         entry.is_looked_up = spawned.is_ok();
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Name>> {
+    /// Looks a name up, on this thread.
+    fn ask(&self, name: &Question) -> (Answer, Option<Duration>) {
+        match name {
+            Question::Records(name, server) => srv::look_up(name, *server),
+            Question::Addresses(host) => {
+                let found = self.lookup.look_up(host).map_err(|error| error.to_string());
+                let server = |address: SocketAddr| ServerConfig::new(&address.to_string());
+                (usable(found).map(|addresses| addresses.into_iter().map(server).collect()), None)
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Question, Name>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn key(name: &HostPort) -> String {
-    format!("{}:{}", name.host(), name.port())
-}
-
 /// Each address once, in order. Of a server with addresses of both kinds, the one of version 4: it would be two servers otherwise.
-fn usable(answer: Answer) -> Answer {
-    let mut addresses = answer?;
+fn usable(found: Result<Vec<SocketAddr>, String>) -> Result<Vec<SocketAddr>, String> {
+    let mut addresses = found?;
     if addresses.iter().any(SocketAddr::is_ipv4) {
         addresses.retain(SocketAddr::is_ipv4);
     }
@@ -117,5 +146,19 @@ mod tests {
         assert_eq!(shown(&["10.0.0.9:1", "[fe80::1]:1", "10.0.0.2:1", "10.0.0.9:1"]), ["10.0.0.2:1", "10.0.0.9:1"]);
         assert_eq!(shown(&["[fe80::2]:1", "[fe80::1]:1"]), ["[fe80::1]:1", "[fe80::2]:1"]);
         assert_eq!(read(&[]), Err("it has no address".into()));
+    }
+    #[test]
+    fn records_are_looked_up_when_they_expire_within_bounds() {
+        let records = |ttl| testkit::DnsReply::Records(vec![(0, 1, 1, "a.test".into())], ttl);
+        let server = testkit::DnsServer::start(testkit::DnsReply::NoName);
+        let names = Names::new(Lookup::default());
+        let question = Question::Records("_memcached._tcp.cache.test".into(), Some(server.address()));
+        let every = Duration::from_secs(30);
+        for (reply, expected) in [(records(0), 1), (records(5), 5), (records(600), 30), (testkit::DnsReply::NoName, 30)]
+        {
+            server.set(reply.clone());
+            names.look_up(std::slice::from_ref(&question), true);
+            assert_eq!(names.interval(&question, every), Duration::from_secs(expected), "{reply:?}");
+        }
     }
 }

@@ -32,7 +32,7 @@ pub(crate) struct RouteArguments {
     config: Option<PathBuf>,
     #[command(flatten)]
     pool: PoolFlags,
-    /// Route as for a client of the listener of this pool, whatever the routes say.
+    /// Route as for a client of this pool's own listener, for which the routes do not apply.
     #[arg(long = "pool", value_name = "NAME")]
     only_pool: Option<String>,
     /// Print JSON instead of text.
@@ -112,8 +112,7 @@ fn count(router: &Router, pool: Option<usize>, input: &mut impl BufRead, counts:
         let key = key.strip_suffix(b"\r").unwrap_or(key);
         if !key.is_empty() {
             check(key).map_err(|problem| format!("standard input:{number}: {problem}"))?;
-            let primary =
-                pool.map_or_else(|| router.primary(key), |pool| router.explain_in(pool, None, key).backends[0]);
+            let primary = pool.map_or_else(|| router.primary(key), |pool| router.explain_in(pool, key).backends[0]);
             counts[usize::from(primary)] += 1;
         }
     }

@@ -31,7 +31,7 @@ pub(crate) struct WeightArguments {
     weight: u32,
 }
 
-/// Drains a server, or lets it receive requests again.
+/// Drains a server, or sends requests to it again.
 pub(crate) fn drain(arguments: &ServerArguments, is_drained: bool) -> Result<ExitCode, String> {
     change(arguments, ServerChange::Drain(is_drained))
 }

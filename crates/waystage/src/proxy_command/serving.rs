@@ -9,7 +9,7 @@ use crate::proxy_command::lists::Lists;
 use crate::proxy_command::names::Names;
 use crate::proxy_command::overrides::{Overrides, shares};
 use crate::proxy_command::source::Source;
-use crate::proxy_command::{discipline_text, fit_into_descriptors, server};
+use crate::proxy_command::{counted, discipline_text, fit_into_descriptors, server};
 use crate::ready::announce;
 use crate::service_manager::{ServiceManager, StateReport, sign_interval};
 use clock::Clock;
@@ -335,7 +335,7 @@ impl Process {
 
     /// Reports that the process serves, and why it serves with an earlier configuration if it does.
     fn report_ready(&self, failure: Option<&str>) {
-        let mut status = format!("serves on {}", listening(&self.running).join(" and "));
+        let mut status = format!("listening on {}", listening(&self.running).join(" and "));
         if let Some(reason) = failure {
             status += &format!("; the last reload failed: {reason}");
         }
@@ -410,11 +410,11 @@ fn announce_state(running: &Running, what: &str) {
     }
     let config = running.config();
     announce(&format!(
-        "waystage proxy {what} on {} ({} backends, {} replicas, {} loops, {})",
+        "waystage proxy {what} on {} ({}, {}, {}, {})",
         listening(running).join(" and "),
-        config.backends().count(),
-        config.pools[0].replicas,
-        config.loops,
+        counted(config.backends().count(), "backend"),
+        counted(config.pools[0].replicas, "replica"),
+        counted(config.loops, "loop"),
         discipline_text(config.discipline)
     ));
 }

@@ -34,10 +34,11 @@ impl Source {
     ) -> Result<(Config, ProxyFile), String> {
         let written = document.map_or(Ok(ProxyFile::default()), Document::settings);
         let mut settings = written.map_err(|error| error.to_string())?.overridden_by(self.flags.clone());
-        lists.expand(&mut settings).map_err(|error| self.line(&error, document))?;
+        let expanded = lists.expand(&mut settings);
+        expanded.map_err(|error| self.line(&lists.in_file(error, &settings), document))?;
         change(&mut settings);
         let checked = settings.clone().config().and_then(|config| config.check().map(|()| config));
-        let config = checked.map_err(|error| self.line(&error, document))?;
+        let config = checked.map_err(|error| self.line(&lists.in_file(error, &settings), document))?;
         Ok((config, settings))
     }
 

@@ -1,11 +1,12 @@
 //! The output of `waystage proxy --check` for a valid configuration.
 
-use crate::proxy_command::{discipline_text, policies};
-use proxy::{Commands, Config, Distribution, Hash, ListenerConfig, PoolConfig, Timeouts};
+use crate::proxy_command::{counted, discipline_text, policies};
+use proxy::{Commands, Config, Distribution, Hash, ListenerConfig, PoolConfig, PoolFile, ProxyFile, Resolve, Timeouts};
 use quantity::duration_text;
 
-/// The addresses, the pools with their policies, and the routes, one per line.
-pub(crate) fn summary(config: &Config) -> String {
+/// The addresses, the pools with their policies, and the routes, one per line. `settings` are the keys that the configuration was
+/// made of.
+pub(crate) fn summary(config: &Config, settings: &ProxyFile) -> String {
     let pool_name = |index: usize| config.pools[index].name.as_str();
     let mut lines = Vec::new();
     let (open, limited): (Vec<_>, Vec<_>) = config.listen.iter().partition(|own| own.commands() == Commands::ALL);
@@ -33,9 +34,20 @@ pub(crate) fn summary(config: &Config) -> String {
     if let Some(records) = &config.records {
         lines.push(format!("records  one request in {} to {}", records.sample, records.directory.display()));
     }
+    if let Some(traces) = &config.traces {
+        lines.push(format!("traces   one request in {} to {}", traces.sample, traces.url));
+    }
     lines.push(format!("loops    {}, {}", config.loops, discipline_text(config.discipline)));
     for (index, pool) in config.pools.iter().enumerate() {
-        lines.push(format!("pool     {}: {}", pool.name, text(pool)));
+        let written = settings.pools.get(index);
+        lines.push(format!(
+            "pool     {}: {}",
+            pool.name,
+            text(pool, written.is_some_and(|written| written.srv.is_some()))
+        ));
+        if let Some(written) = written {
+            lines.extend(lists(pool, written).into_iter().map(|(name, text)| format!("  {name:<8} {text}")));
+        }
         lines.extend(details(config, index).into_iter().map(|(name, text)| format!("  {name:<8} {text}")));
         if !is_used(config, index) {
             lines.push(
@@ -48,7 +60,12 @@ pub(crate) fn summary(config: &Config) -> String {
         return lines.join("\n");
     }
     for route in &config.routes {
-        lines.push(format!("route    {:?} to pool {}", route.prefix, route.pool));
+        let change = match route.replacement() {
+            None => String::new(),
+            Some("") => ", sent without the prefix".into(),
+            Some(replacement) => format!(", sent with {replacement:?} in the place of the prefix"),
+        };
+        lines.push(format!("route    {:?} to pool {}{change}", route.prefix, route.pool));
     }
     let all = if config.routes.is_empty() { "all keys" } else { "all other keys" };
     lines.push(format!("route    {all} to pool {}", config.pools.first().map_or("", |pool| &pool.name)));
@@ -64,23 +81,45 @@ fn allowed(listener: &ListenerConfig) -> String {
     }
 }
 
-fn text(pool: &PoolConfig) -> String {
-    let count = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+/// The servers, the key distribution and the replicas. Servers of SRV records are not known.
+fn text(pool: &PoolConfig, is_unknown: bool) -> String {
     let weights: Vec<String> = pool.servers.iter().map(|server| server.weight.to_string()).collect();
-    let mut text = format!("{}, {}", count(pool.servers.len(), "server"), policies::key_distribution(pool));
+    let servers = if is_unknown { "servers of SRV records".into() } else { counted(pool.servers.len(), "server") };
+    let mut text = format!("{servers}, {}", policies::key_distribution(pool));
     if pool.servers.iter().any(|server| server.weight != pool.servers[0].weight) {
         text += &format!(", weights {}", weights.join(" "));
     }
     if let Some([open, close]) = pool.hash_tag {
         text += &format!(", hash tag {}{}", char::from(open), char::from(close));
     }
-    text += &format!(", {}", count(pool.replicas, "replica"));
+    text += &format!(", {}", counted(pool.replicas, "replica"));
     let drained: Vec<&str> =
         pool.servers.iter().filter(|server| server.is_drained).map(|server| server.address.as_str()).collect();
     if !drained.is_empty() {
         text += &format!(", drained {}", drained.join(" "));
     }
     text
+}
+
+/// Where the servers of a pool come from, if not from the configuration alone.
+fn lists(pool: &PoolConfig, written: &PoolFile) -> Vec<(&'static str, String)> {
+    let mut lists = Vec::new();
+    if let Some(path) = &written.servers_file {
+        lists.push(("servers", format!("{} found in {}", counted(pool.servers.len(), "server"), path.display())));
+    }
+    if let Some(name) = &written.srv {
+        lists.push(("servers", format!("the SRV records of {name}, not looked up by --check")));
+        if written.resolve == Some(Resolve::All) {
+            lists.push(("resolve", "each address of their hosts is a server".into()));
+        }
+        return lists;
+    }
+    if written.resolve == Some(Resolve::All) {
+        let names = pool.servers.iter().filter(|server| server.host_name().is_some()).count();
+        let names = format!("{}, not resolved by --check", counted(names, "host name"));
+        lists.push(("resolve", format!("each address of a host name is a server: {names}")));
+    }
+    lists
 }
 
 fn details(config: &Config, index: usize) -> Vec<(&'static str, String)> {

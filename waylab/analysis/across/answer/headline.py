@@ -5,6 +5,7 @@ All sentences use means over trials. A change whose interval contains 1 is calle
 
 from collections.abc import Sequence
 
+from waylab.analysis.across.answer.imported import imported_results
 from waylab.analysis.across.answer.lasting import narrow_intervals
 from waylab.analysis.across.answer.machine_load import FOREIGN_MIN, busy_machine, foreign_share
 from waylab.analysis.across.contrasts.model import MetricModel, metric_model
@@ -44,7 +45,7 @@ def headline(axes: Axes, configurations: Sequence[Configuration], trials: Sequen
     """Return both sentences, and the utilisation of every resource in every configuration."""
     used = [one for one in configurations if one.used]
     if not used:
-        return Headline(warnings=busy_machine(trials))
+        return Headline(warnings=[*imported_results(trials), *busy_machine(trials)])
     best = max(used, key=lambda one: one.throughput_per_s.known_mean())
     utilisation = {one.name: _utilisation(one) for one in used}
     limit = _limit(utilisation[best.name])
@@ -60,7 +61,7 @@ def headline(axes: Axes, configurations: Sequence[Configuration], trials: Sequen
         limit=limit.name if limit else None,
         longest_stage=stage[0] if stage else None,
         utilisation=utilisation,
-        warnings=[*busy_machine(trials), *narrow_intervals(trials)],
+        warnings=[*imported_results(trials), *busy_machine(trials), *narrow_intervals(trials)],
     )
 
 

@@ -91,7 +91,7 @@ def _ours(finding: PublishedFinding, used: Trials) -> _Ours:
         "link": _link,
         "effect": _effect,
     }
-    missing = _Ours(None, None, None, 0, "no trial that was used is of this kind", NOT_RUN)
+    missing = _Ours(None, None, None, 0, "no trial in use has these settings", NOT_RUN)
     return judges[finding.kind](finding, used) or missing
 
 
@@ -214,8 +214,8 @@ def _plateau(finding: PublishedFinding, used: Trials) -> _Ours | None:
         return None
     knees = [min(n for n, x in curve.items() if x >= PLATEAU_SHARE * max(curve.values())) for curve in curves]
     rule = (
-        f"in every block theirs lies above the last load before the first with {100 * PLATEAU_SHARE:g} % of the best, "
-        "and not above that"
+        f"in every block, theirs lies above the last load with less than {100 * PLATEAU_SHARE:g} % of the highest "
+        "throughput, and not above the next one"
     )
     before = [max([level for level in levels if level < knee], default=0.0) for knee in knees]
     right = sum(low < finding.theirs <= knee for low, knee in zip(before, knees, strict=True))
@@ -263,7 +263,7 @@ def _link(finding: PublishedFinding, used: Trials) -> _Ours | None:
     result = UNDECIDED
     if found.low is not None and found.high is not None:
         result = YES if found.low >= FULL_SHARE else NO if found.high < FULL_SHARE else UNDECIDED
-    rule = f"{finding.link} is used to {100 * FULL_SHARE:g} % at least"
+    rule = f"at least {100 * FULL_SHARE:g} % of the link {finding.link} is used"
     contrast = contrast_of_mean(uses)
     margin = abs(contrast.estimate - FULL_SHARE)
     return _Ours(

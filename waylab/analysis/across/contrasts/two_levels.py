@@ -87,7 +87,7 @@ def largest_effect(
 
 
 def _share(model: MetricModel, chosen: Mapping[str, object], size: float) -> float:
-    """Return n q^2 / SST for an effect of size 2 q (Jain 1991, 18.5); both adjusted for the covariate, or neither."""
+    """Return n q^2 / SST for an effect of size 2 q (Jain 1991, 18.5). Adjust both for the covariate, or neither."""
     logs = np.array(model.logs())
     mine = logs[[trial.configuration in chosen for trial in model.trials]]
     total = float(((mine - mine.mean()) ** 2).sum())

@@ -41,7 +41,7 @@ fn line(seconds: u64, wait: &LockWait) -> String {
         false => "which uses the tables",
     };
     format!(
-        "the schema cannot be updated for {seconds} s: {wait}, {holder}; it goes on when that process releases the lock"
+        "the schema cannot be read or updated for {seconds} s: {wait}, {holder}; it goes on when that process releases the lock"
     )
 }
 

@@ -1,8 +1,9 @@
 //! The part of step 6 about queues: lists, shows, creates and deletes them, with one statement for equal requests.
 
 use super::Worker;
+use crate::observe::limits::Limit;
 use crate::path::failure::Failure;
-use crate::path::work::{Answer, Job, Page, Work};
+use crate::path::work::{Answer, COUNT_MAX, Job, Page, Work};
 use std::collections::HashMap;
 use tokio_postgres::Error;
 
@@ -16,7 +17,7 @@ impl Worker<'_> {
             }
             let sent = self.clock.now();
             let outcome = self.one(&work).await;
-            self.stamp(jobs.iter_mut(), sent);
+            self.finish(jobs.iter_mut(), sent, outcome.as_ref().err());
             match outcome {
                 Ok(result) => jobs.into_iter().for_each(|job| job.end(result.clone())),
                 Err(error) => self.fail(jobs, &error),
@@ -31,11 +32,14 @@ impl Worker<'_> {
         receivers.sort_unstable();
         receivers.dedup();
         let outcome = self.session.statements.waiting_queues(&self.session.client, &receivers, page).await;
-        self.stamp(jobs.iter_mut(), sent);
+        self.finish(jobs.iter_mut(), sent, outcome.as_ref().err());
         let answers: HashMap<String, Answer> = match outcome {
             Ok(answers) => receivers.into_iter().zip(answers).collect(),
             Err(error) => return self.fail(jobs, &error),
         };
+        let is_cut =
+            |answer: &&Answer| matches!(answer, Answer::Queues { names, next: Some(_) } if names.len() < page.max);
+        self.limits.reach_for(Limit::QueueLookups, answers.values().filter(is_cut).count());
         for job in jobs {
             let none = Answer::Queues { names: Vec::new(), next: None };
             let answer = answers.get(job.work.party()).cloned().unwrap_or(none);
@@ -55,7 +59,11 @@ impl Worker<'_> {
                 false => Err(Failure::UnknownQueue),
             },
             Work::ShowQueue(name) => {
-                statements.show_queue(client, name).await?.map(Answer::Queue).ok_or(Failure::UnknownQueue)
+                let state = statements.show_queue(client, name).await?;
+                if state.as_ref().is_some_and(|state| state.visible.max(state.invisible) >= COUNT_MAX) {
+                    self.limits.reach(Limit::QueueCount);
+                }
+                state.map(Answer::Queue).ok_or(Failure::UnknownQueue)
             }
             Work::ListQueues(page) => Ok(statements.list_queues(client, page).await?),
             Work::Send(_)

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::embedded::test_server::TestServer;
+use crate::observe::limits::{Limit, LimitCounts};
 use crate::observe::measurements::Measurements;
 use crate::observe::record_file::RecordSink;
 use crate::path::caller::Caller;
@@ -43,12 +44,12 @@ fn lane(queue: &Arc<JobQueue>, database: &Database) -> Lane {
         queue: queue.clone(),
         connections: Arc::new(LaneConnections::new("0", Clock::monotonic())),
         database: database.clone(),
-        low_water_marks: LowWaterMarks::new(usize::MAX),
+        low_water_marks: LowWaterMarks::new(usize::MAX, 10, Arc::default()),
         memory: Arc::new(Memory::new(1000)),
         body_bytes: 10,
         clock: Clock::monotonic(),
-        journal: Arc::new(Journal::new(RecordSink::default())),
-        lock_timeout: "5s",
+        journal: Arc::new(Journal::new(RecordSink::default(), Arc::default())),
+        lock_timeout: ("5s", Limit::LockTimeout),
         has_long_statements: false,
     }
 }
@@ -62,7 +63,7 @@ async fn pid(database: &Database) -> Pid {
 async fn a_lane_reconnects_when_its_server_stops_answering() {
     let Some(server) = TestServer::start() else { return };
     let database = Database::parse(&server.url(), None, Duration::from_secs(10)).unwrap();
-    let queue = Arc::new(JobQueue::new(BOUNDS));
+    let queue = Arc::new(JobQueue::new(BOUNDS, Arc::default()));
     let lane = tokio::spawn(lane(&queue, &database).run());
     assert_eq!(push_read(&queue).await.unwrap().result, Err(Failure::UnknownQueue));
     let backend = pid(&database).await;
@@ -84,7 +85,7 @@ async fn a_job_waits_for_one_attempt_to_connect() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("host=127.0.0.1 port={} user=me", silent.local_addr().unwrap().port());
     let database = Database::parse(&url, None, Duration::from_secs(10)).unwrap();
-    let queue = Arc::new(JobQueue::new(BOUNDS));
+    let queue = Arc::new(JobQueue::new(BOUNDS, Arc::default()));
     let began = Instant::now();
     let lane = tokio::spawn(lane(&queue, &database).run());
     assert_eq!(push_read(&queue).await.unwrap().result, Err(Failure::DatabaseDown));
@@ -96,12 +97,14 @@ async fn a_job_waits_for_one_attempt_to_connect() {
 /// The futures of the statements are on the heap. Inside the future of the batch, they were copied several times for each batch.
 #[test]
 fn the_future_of_a_batch_is_small() {
-    type Arguments = (&'static DatabaseSession, &'static LowWaterMarks, &'static Arc<Memory>, JobBatch, &'static Clock);
+    type Limits = (&'static LimitCounts, Limit);
+    type Arguments =
+        (&'static DatabaseSession, &'static LowWaterMarks, &'static Arc<Memory>, JobBatch, &'static Clock, Limits);
     fn size_of_future<A, F: Future>(_: impl FnOnce(A) -> F) -> usize {
         size_of::<F>()
     }
-    let bytes = size_of_future(|(session, low_water_marks, memory, batch, clock): Arguments| {
-        answer::serve(session, low_water_marks, memory, batch, clock)
+    let bytes = size_of_future(|(session, low_water_marks, memory, batch, clock, limits): Arguments| {
+        answer::serve(session, low_water_marks, memory, batch, clock, limits)
     });
     assert!(bytes <= 4096, "{bytes}");
 }

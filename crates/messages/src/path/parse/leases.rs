@@ -3,6 +3,7 @@
 use super::options::{positive_ms, time_ms};
 use crate::http::problem::Problem;
 use crate::interface::documents::LeaseTokens;
+use crate::observe::limits::RequestLimit;
 use crate::path::lease::{LeaseAction, LeaseRequest, LeaseToken};
 use crate::path::parse::request::{HttpRequest, ParsedRequest, ReplyFormat, json_object};
 use crate::path::work::{FetchRequest, Scope, Work};
@@ -28,7 +29,9 @@ pub(crate) fn extend(request: &HttpRequest<'_>) -> Result<ParsedRequest, Problem
 
 pub(crate) fn nack(request: &HttpRequest<'_>) -> Result<ParsedRequest, Problem> {
     let parameters = request.parameters(&["delay"])?;
-    let delay_ms = parameters.get("delay").map_or(Ok(-1), |text| time_ms("delay", text, request.limits.delay))?;
+    let delay_ms = parameters
+        .get("delay")
+        .map_or(Ok(-1), |text| time_ms("delay", text, request.limits.delay, RequestLimit::DelayLimit))?;
     Ok(single(request, LeaseAction::Nack, delay_ms))
 }
 
@@ -36,18 +39,14 @@ pub(crate) fn acknowledge_batch(request: &HttpRequest<'_>) -> Result<ParsedReque
     request.parameters(&[])?;
     request.require_json()?;
     let LeaseTokens { lease_tokens: written } = json_object(&request.body)?;
-    let most = request.limits.batch_messages;
-    if written.is_empty() || written.len() > most {
-        let detail = format!("lease_tokens: there are {}; a batch has 1 to {most}", written.len());
-        return Err(Problem::invalid_request(detail));
-    }
+    request.check_batch("lease_tokens", written.len())?;
     let tokens = written.iter().map(|text| LeaseToken::read(text)).collect();
     let request = LeaseRequest { action: LeaseAction::Acknowledge, tokens, written, time_ms: 0, is_single: false };
     Ok(ParsedRequest { format: ReplyFormat::Json, ..ParsedRequest::plain(Work::Lease(request)) })
 }
 
 fn single(request: &HttpRequest<'_>, action: LeaseAction, time_ms: i64) -> ParsedRequest {
-    let text = request.path.get("lease_token").cloned().unwrap_or_default();
+    let text = request.path.get("lease_token").unwrap_or_default().to_string();
     let request =
         LeaseRequest { action, tokens: vec![LeaseToken::read(&text)], written: vec![text], time_ms, is_single: true };
     ParsedRequest::plain(Work::Lease(request))
@@ -55,5 +54,5 @@ fn single(request: &HttpRequest<'_>, action: LeaseAction, time_ms: i64) -> Parse
 
 /// The visibility timeout of the request; 0 for the queue's own.
 fn lease_ms(request: &HttpRequest<'_>, text: Option<&str>) -> Result<i64, Problem> {
-    text.map_or(Ok(0), |text| positive_ms("lease", text, request.limits.lease))
+    text.map_or(Ok(0), |text| positive_ms("lease", text, request.limits.lease, RequestLimit::LeaseLimit))
 }

@@ -25,11 +25,7 @@ pub(crate) fn send_batch(request: &HttpRequest<'_>) -> Result<ParsedRequest, Pro
     request.require_json()?;
     let document: Batch = json_object(&request.body)?;
     let limits = request.limits;
-    let number = document.messages.len();
-    if number == 0 || number > limits.batch_messages {
-        let detail = format!("messages: there are {number}; a batch has 1 to {}", limits.batch_messages);
-        return Err(Problem::invalid_request(detail));
-    }
+    request.check_batch("messages", document.messages.len())?;
     let messages =
         document.messages.into_iter().enumerate().map(|(index, Object(message))| message.read(index, limits));
     let messages = messages.collect::<Result<_, _>>()?;

@@ -3,23 +3,24 @@
 use crate::config::Limits;
 use crate::http::problem::Problem;
 use crate::interface::rules::{KEY_BYTES_MAX, is_key};
+use crate::observe::limits::RequestLimit;
 use axum::http::{HeaderMap, HeaderName};
 use std::time::Duration;
 
 const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// A duration up to the limit, in milliseconds, rounded up. `what` names the parameter or field.
-pub(super) fn time_ms(what: &str, text: &str, longest: Duration) -> Result<i64, Problem> {
+pub(super) fn time_ms(what: &str, text: &str, longest: Duration, limit: RequestLimit) -> Result<i64, Problem> {
     match quantity::duration(text) {
         Ok(time) if time <= longest => Ok(i64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX)),
-        Ok(_) => Err(Problem::invalid_request(format!("{what}: the longest is {}", quantity::duration_text(longest)))),
+        Ok(_) => Err(Problem::over(limit, format!("{what}: the longest is {}", quantity::duration_text(longest)))),
         Err(error) => Err(Problem::invalid_request(format!("{what}: {error}"))),
     }
 }
 
 /// The same for a duration that must not be zero.
-pub(super) fn positive_ms(what: &str, text: &str, longest: Duration) -> Result<i64, Problem> {
-    match time_ms(what, text, longest)? {
+pub(super) fn positive_ms(what: &str, text: &str, longest: Duration, limit: RequestLimit) -> Result<i64, Problem> {
+    match time_ms(what, text, longest, limit)? {
         0 => Err(Problem::invalid_request(format!("{what}: it must be longer than 0"))),
         ms => Ok(ms),
     }
@@ -32,8 +33,11 @@ pub(super) fn times(
     expiry: Option<&str>,
     limits: &Limits,
 ) -> Result<(i64, i64), Problem> {
-    let delay_ms = delay.map_or(Ok(0), |text| time_ms(&format!("{prefix}delay"), text, limits.delay))?;
-    let expiry_ms = expiry.map_or(Ok(0), |text| positive_ms(&format!("{prefix}expiry"), text, limits.expiry))?;
+    let delay_ms =
+        delay.map_or(Ok(0), |text| time_ms(&format!("{prefix}delay"), text, limits.delay, RequestLimit::DelayLimit))?;
+    let expiry_ms = expiry.map_or(Ok(0), |text| {
+        positive_ms(&format!("{prefix}expiry"), text, limits.expiry, RequestLimit::ExpiryLimit)
+    })?;
     if expiry.is_some() && expiry_ms <= delay_ms {
         return Err(Problem::never_visible(format!("{prefix}expiry: it must be longer than the delay")));
     }
@@ -42,18 +46,19 @@ pub(super) fn times(
 
 /// The idempotency key; empty if there is none.
 pub(super) fn key(headers: &HeaderMap) -> Result<String, Problem> {
-    let refuse = || {
+    let refuse = |is_long: bool| {
         let detail = format!("the header Idempotency-Key: give it once, with 1 to {KEY_BYTES_MAX} visible characters");
-        Err(Problem::invalid_request(detail))
+        Err(if is_long { Problem::over(RequestLimit::Interface, detail) } else { Problem::invalid_request(detail) })
     };
     let mut values = headers.get_all(KEY).iter();
     match (values.next(), values.next()) {
         (None, _) => Ok(String::new()),
         (Some(value), None) => match value.to_str() {
             Ok(key) if is_key(key) => Ok(key.to_string()),
-            _ => refuse(),
+            Ok(key) if key.len() > KEY_BYTES_MAX => refuse(true),
+            _ => refuse(false),
         },
-        _ => refuse(),
+        _ => refuse(false),
     }
 }
 

@@ -5,7 +5,8 @@ use crate::config::Limits;
 use crate::http::problem::Problem;
 use crate::interface::documents::QueueSettingsDocument;
 use crate::interface::rules::{ATTEMPTS_MAX, BACKOFF_MAX, NAMES_MAX, is_name};
-use crate::path::parse::request::{HttpRequest, ParsedRequest, json_object};
+use crate::observe::limits::RequestLimit;
+use crate::path::parse::request::{HttpRequest, ParsedRequest, json_object, number};
 use crate::path::work::{DEFAULT_ATTEMPTS, Page, QueueSettings, Work};
 
 pub(crate) fn create_queue(request: &HttpRequest<'_>) -> Result<ParsedRequest, Problem> {
@@ -38,13 +39,8 @@ pub(crate) fn waiting_queues(request: &HttpRequest<'_>) -> Result<ParsedRequest,
 
 fn page(request: &HttpRequest<'_>) -> Result<Page, Problem> {
     let parameters = request.parameters(&["after", "max"])?;
-    let max =
-        match parameters.get("max") {
-            None => NAMES_MAX,
-            Some(text) => text.parse().ok().filter(|number| (1..=NAMES_MAX).contains(number)).ok_or_else(|| {
-                Problem::invalid_request(format!("max: {text:?} is not a number from 1 to {NAMES_MAX}"))
-            })?,
-        };
+    let most = (NAMES_MAX, RequestLimit::Interface);
+    let max = parameters.get("max").map_or(Ok(NAMES_MAX), |text| number("max", text, most))?;
     Ok(Page { after: parameters.name("after")?, max, prefixes: None })
 }
 
@@ -60,9 +56,11 @@ fn read(name: &str, body: &[u8], limits: &Limits) -> Result<Option<QueueSettings
             return Err(Problem::invalid_request(detail));
         }
         (Some(_), Some(number)) if !(1..=ATTEMPTS_MAX).contains(&number) => {
-            return Err(Problem::invalid_request(format!(
-                "attempts: {number} is not a number from 1 to {ATTEMPTS_MAX}"
-            )));
+            let detail = format!("attempts: {number} is not a number from 1 to {ATTEMPTS_MAX}");
+            return Err(match number > ATTEMPTS_MAX {
+                true => Problem::over(RequestLimit::Interface, detail),
+                false => Problem::invalid_request(detail),
+            });
         }
         (Some(other), _) if !is_name(other) => return Err(Problem::invalid_name("dead_letter_queue")),
         (Some(other), _) if other == name => {
@@ -70,14 +68,15 @@ fn read(name: &str, body: &[u8], limits: &Limits) -> Result<Option<QueueSettings
         }
         _ => {}
     }
-    let time =
-        |what: &str, text: Option<String>, longest| text.map(|text| positive_ms(what, &text, longest)).transpose();
+    let time = |what: &str, text: Option<String>, longest, limit| {
+        text.map(|text| positive_ms(what, &text, longest, limit)).transpose()
+    };
     Ok(Some(QueueSettings {
         attempts: dead_letter_queue.is_some().then(|| attempts.unwrap_or(DEFAULT_ATTEMPTS)),
         dead_letter_queue,
-        expiry_ms: time("expiry", expiry, limits.expiry)?,
-        lease_ms: time("lease", lease, limits.lease)?,
-        backoff_ms: time("backoff", backoff, BACKOFF_MAX)?,
+        expiry_ms: time("expiry", expiry, limits.expiry, RequestLimit::ExpiryLimit)?,
+        lease_ms: time("lease", lease, limits.lease, RequestLimit::LeaseLimit)?,
+        backoff_ms: time("backoff", backoff, BACKOFF_MAX, RequestLimit::Interface)?,
     }))
 }
 

@@ -4,21 +4,34 @@ use crate::config::Limits;
 use crate::http::problem::Problem;
 use crate::interface::documents::Object;
 use crate::interface::rules::is_name;
+use crate::observe::limits::RequestLimit;
 use crate::path::work::Work;
 use axum::body::Bytes;
 use axum::extract::Query;
 use axum::http::{HeaderMap, HeaderName, Uri, header};
 use serde::de::DeserializeOwned;
-use std::collections::HashMap;
 use std::time::Duration;
 
 /// The header with the sender.
 pub(crate) const SENDER: HeaderName = HeaderName::from_static("waystage-sender");
 
+/// The parameter in the path of a request; no operation has more than one. Empty if there is none, or if it could not be decoded.
+#[derive(Debug, Default)]
+pub(crate) struct PathParameter {
+    pub(crate) name: &'static str,
+    pub(crate) value: String,
+}
+
+impl PathParameter {
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        (self.name == name).then_some(self.value.as_str())
+    }
+}
+
 /// An HTTP request with its whole body.
 #[derive(Debug)]
 pub(crate) struct HttpRequest<'r> {
-    pub(crate) path: &'r HashMap<String, String>,
+    pub(crate) path: &'r PathParameter,
     pub(crate) uri: &'r Uri,
     pub(crate) headers: &'r HeaderMap,
     pub(crate) body: Bytes,
@@ -67,7 +80,7 @@ pub(super) struct QueryParameters<'r> {
 
 impl HttpRequest<'_> {
     pub(super) fn name(&self, of: &str) -> Result<String, Problem> {
-        let name = self.path.get(of).map(String::as_str).unwrap_or_default();
+        let name = self.path.get(of).unwrap_or_default();
         if is_name(name) { Ok(name.to_string()) } else { Err(Problem::invalid_name(of)) }
     }
 
@@ -77,6 +90,17 @@ impl HttpRequest<'_> {
         let announced = String::from_utf8_lossy(announced.as_bytes());
         let kind = announced.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         if kind == "application/json" { Ok(()) } else { Err(Problem::not_json(&announced)) }
+    }
+
+    /// Checks how many entries the list with this name has.
+    pub(super) fn check_batch(&self, list: &str, number: usize) -> Result<(), Problem> {
+        let most = self.limits.batch_messages;
+        let detail = || format!("{list}: there are {number}; a batch has 1 to {most}");
+        match number {
+            0 => Err(Problem::invalid_request(detail())),
+            _ if number > most => Err(Problem::over(RequestLimit::BatchLimit, detail())),
+            _ => Ok(()),
+        }
     }
 
     pub(super) fn sender(&self) -> Result<String, Problem> {
@@ -123,11 +147,8 @@ impl QueryParameters<'_> {
 
     pub(super) fn max(&self) -> Result<(usize, ReplyFormat), Problem> {
         let Some(text) = self.get("max") else { return Ok((1, ReplyFormat::Bytes)) };
-        let most = self.limits.batch_messages;
-        match text.parse() {
-            Ok(number) if (1..=most).contains(&number) => Ok((number, ReplyFormat::Json)),
-            _ => Err(Problem::invalid_request(format!("max: {text:?} is not a number from 1 to {most}"))),
-        }
+        let most = (self.limits.batch_messages, RequestLimit::BatchLimit);
+        Ok((number("max", text, most)?, ReplyFormat::Json))
     }
 
     pub(super) fn wait(&self) -> Result<Duration, Problem> {
@@ -137,5 +158,15 @@ impl QueryParameters<'_> {
             Ok(_) => Err(Problem::wait_too_long(self.limits.long_poll)),
             Err(error) => Err(Problem::invalid_request(format!("wait: {error}"))),
         }
+    }
+}
+
+/// A number from 1 to `most`. `name` is the parameter.
+pub(super) fn number(name: &str, text: &str, (most, limit): (usize, RequestLimit)) -> Result<usize, Problem> {
+    let detail = || format!("{name}: {text:?} is not a number from 1 to {most}");
+    match text.parse() {
+        Ok(number) if (1..=most).contains(&number) => Ok(number),
+        Ok(number) if number > most => Err(Problem::over(limit, detail())),
+        _ => Err(Problem::invalid_request(detail())),
     }
 }

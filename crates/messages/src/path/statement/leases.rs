@@ -1,5 +1,6 @@
 //! The statements that acknowledge, extend and nack.
 
+use crate::observe::limits::{Limit, LimitCounts};
 use crate::path::lease::{LeaseAction, LeaseRequest, LeaseToken};
 use crate::path::statement::prepare::Statements;
 use crate::path::statement::standby::wait_for_standby;
@@ -60,13 +61,14 @@ impl Statements {
         client: &Client,
         action: LeaseAction,
         all: &[&LeaseRequest],
+        limits: &LimitCounts,
     ) -> (Vec<LeaseOutcome>, Option<Error>) {
         let leases: Vec<(&LeaseToken, i64)> =
             all.iter().flat_map(|request| request.tokens.iter().map(|token| (token, request.time_ms))).collect();
         let mut applied = vec![Applied::default(); leases.len()];
         let result = match action {
-            LeaseAction::Nack => self.nack(client, &leases, &mut applied).await,
-            LeaseAction::Acknowledge => self.acknowledge(client, &leases, &mut applied).await,
+            LeaseAction::Nack => self.nack(client, &leases, &mut applied, limits).await,
+            LeaseAction::Acknowledge => self.acknowledge(client, &leases, &mut applied, limits).await,
             LeaseAction::Extend => self.extend(client, &leases, &mut applied).await,
         };
         let mut applied = applied.into_iter();
@@ -107,13 +109,20 @@ impl Statements {
         Ok(())
     }
 
-    async fn nack(&self, client: &Client, leases: &[(&LeaseToken, i64)], applied: &mut [Applied]) -> Result<(), Error> {
+    async fn nack(
+        &self,
+        client: &Client,
+        leases: &[(&LeaseToken, i64)],
+        applied: &mut [Applied],
+        limits: &LimitCounts,
+    ) -> Result<(), Error> {
         for _ in 0..TRIES {
             let left = undecided(applied);
             if left.is_empty() {
                 return Ok(());
             }
-            self.nack_once(client, leases, left, applied).await?;
+            let given_up = self.nack_once(client, leases, left, applied).await?;
+            limits.reach_for(Limit::NackTries, given_up);
         }
         undecided(applied).iter().for_each(|index| applied[*index] = Applied::No);
         Ok(())
@@ -121,14 +130,15 @@ impl Statements {
 
     /// Nacks the leases with these indices. Those that have expired stay undecided. A message whose queue is locked after several attempts is
     /// left to the redelivery. Most such locks are held for the time of one commit, by the redelivery itself, by the reader of low-water marks
-    /// or by another service.
+    /// or by another service. Returns the number of these messages.
     async fn nack_once(
         &self,
         client: &Client,
         leases: &[(&LeaseToken, i64)],
         mut left: Vec<usize>,
         applied: &mut [Applied],
-    ) -> Result<(), Error> {
+    ) -> Result<usize, Error> {
+        let mut given_up = 0;
         for pause in PAUSES_OF_NACKS.map(Some).into_iter().chain([None]) {
             let Columns { queues, ids, secrets, times_ms } = Columns::of(left.iter().map(|index| &leases[*index]));
             let rows =
@@ -139,7 +149,9 @@ impl Statements {
                 if row.get(2) {
                     contended.push(index);
                 } else {
-                    applied[index] = row.get::<_, Option<String>>(1).map_or(Applied::Yes, Applied::Returned);
+                    let returned = row.get::<_, Option<String>>(1);
+                    given_up += usize::from(pause.is_none() && returned.is_none());
+                    applied[index] = returned.map_or(Applied::Yes, Applied::Returned);
                 }
             }
             left = contended;
@@ -148,7 +160,7 @@ impl Statements {
                 _ => break,
             }
         }
-        Ok(())
+        Ok(given_up)
     }
 
     /// Acknowledges leases. It fails only for lost leases. If a message is gone and its lease was not lost, it was acknowledged before.
@@ -157,6 +169,7 @@ impl Statements {
         client: &Client,
         leases: &[(&LeaseToken, i64)],
         applied: &mut [Applied],
+        limits: &LimitCounts,
     ) -> Result<(), Error> {
         for _ in 0..ACKNOWLEDGEMENTS {
             // The first statement can miss a message that becomes visible or is extended while it runs, so it runs a second time.
@@ -197,7 +210,9 @@ impl Statements {
             return Ok(());
         }
         // They are still there, and come back.
-        undecided(applied).iter().for_each(|index| applied[*index] = Applied::No);
+        let left = undecided(applied);
+        limits.reach_for(Limit::AcknowledgementTries, left.len());
+        left.iter().for_each(|index| applied[*index] = Applied::No);
         Ok(())
     }
 }

@@ -71,6 +71,11 @@ pub(crate) fn backoff_ms(message: &str) -> String {
     )
 }
 
+/// Creates a queue, if it does not exist. An insert draws a number even if the queue exists, so it is looked up first.
+const CREATE: &str =
+    "INSERT INTO queue (name) SELECT $1 WHERE NOT EXISTS (SELECT FROM queue WHERE name = $1 AND deleted_at IS NULL)
+    ON CONFLICT (name) WHERE deleted_at IS NULL DO NOTHING RETURNING id";
+
 /// All statements of one connection.
 #[derive(Debug)]
 pub(crate) struct Statements {
@@ -103,9 +108,7 @@ impl Statements {
             client.prepare(include_str!("send.sql")),
             client.prepare(include_str!("send_with.sql")),
             client.prepare(&waiting_queues),
-            client.prepare(
-                "INSERT INTO queue (name) VALUES ($1) ON CONFLICT (name) WHERE deleted_at IS NULL DO NOTHING RETURNING id"
-            ),
+            client.prepare(CREATE),
             client.prepare(include_str!("configure.sql")),
             client.prepare("UPDATE queue SET deleted_at = now() WHERE name = $1 AND deleted_at IS NULL RETURNING id"),
             client.prepare(include_str!("show.sql")),

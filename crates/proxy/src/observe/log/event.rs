@@ -75,12 +75,12 @@ impl LogEvent {
         match self {
             LogEvent::Process(event) => process_line(event),
             LogEvent::BackendDown { backend, reason, is_over } => {
-                let (name, reason) = (reason.map(Loss::name), reason.map_or("for an unknown reason", Loss::text));
+                let why = reason.map_or("for an unknown reason".into(), |reason| format!("because {}", reason.text()));
                 let message = match is_over {
-                    false => format!("backend {backend} is down, because {reason}"),
-                    true => format!("backend {backend} was down for a moment, because {reason}"),
+                    false => format!("backend {backend} is down, {why}"),
+                    true => format!("backend {backend} was down for a moment, {why}"),
                 };
-                let fields = vec![("backend", backend.clone().into()), ("reason", name.into())];
+                let fields = vec![("backend", backend.clone().into()), ("reason", reason.map(Loss::name).into())];
                 Line { level: LogLevel::Warn, event: "backend_down", message, fields }
             }
             LogEvent::BackendUp { backend, down } => {
@@ -101,7 +101,7 @@ fn process_line(event: &ProcessEvent) -> Line {
     match event {
         ProcessEvent::Started { listening } => Line {
             fields: vec![("listening", listening.clone().into())],
-            ..line(LogLevel::Info, "started", format!("serves on {}", listening.join(" and ")))
+            ..line(LogLevel::Info, "started", format!("listening on {}", listening.join(" and ")))
         },
         ProcessEvent::Reloaded { listening, changes } => {
             let shown = &changes[..changes.len().min(CHANGES_MAX)];
@@ -123,13 +123,28 @@ fn process_line(event: &ProcessEvent) -> Line {
         ProcessEvent::Warning { text } => line(LogLevel::Warn, "warning", text.clone()),
         ProcessEvent::ServerListFailed { pool, reason } => Line {
             fields: vec![("pool", pool.clone().into())],
-            ..line(LogLevel::Warn, "server_list_failed", format!("pool {pool} keeps its servers, because of {reason}"))
+            ..line(LogLevel::Warn, "server_list_failed", format!("pool {pool} keeps its previous servers: {reason}"))
         },
         ProcessEvent::TakenOver => line(
             LogLevel::Info,
             "taken_over",
-            "another process has taken over; the clients that remain are served".into(),
+            "another process has taken over the listening sockets; this process serves only its connected clients"
+                .into(),
         ),
-        ProcessEvent::Stopping => line(LogLevel::Info, "stopping", "stops: accepts no more clients".into()),
+        ProcessEvent::Stopping => {
+            line(LogLevel::Info, "stopping", "stopping: new clients are no longer accepted".into())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_about_a_backend_is_a_sentence_with_and_without_a_reason() {
+        let text = |reason, is_over| LogEvent::BackendDown { backend: "a:1".into(), reason, is_over }.line().message;
+        assert_eq!(text(Some(Loss::Timeout), false), "backend a:1 is down, because requests timed out");
+        assert_eq!(text(None, true), "backend a:1 was down for a moment, for an unknown reason");
     }
 }

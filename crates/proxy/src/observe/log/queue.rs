@@ -1,7 +1,7 @@
 //! The queue of lines that wait for the log's thread. It has a limit: a line that finds no room is lost, and counted.
 
+use crate::observe::ended_request::EndedRequest;
 use crate::observe::log::event::LogEvent;
-use crate::observe::log::slow_request::SlowRequest;
 use clock::unix_now;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,7 +21,7 @@ pub(crate) struct Entry {
 #[derive(Debug)]
 pub(crate) enum What {
     Event(LogEvent),
-    Slow(Box<SlowRequest>),
+    Slow(Box<EndedRequest>),
 }
 
 /// What is known about the log itself.

@@ -2,8 +2,8 @@
 
 use crate::config::LogConfig;
 use crate::observe::counters::LoopCounters;
+use crate::observe::ended_request::EndedRequest;
 use crate::observe::log::queue::{LogQueue, What};
-use crate::observe::log::slow_request::SlowRequest;
 use clock::{Nanos, duration_ns};
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,7 +57,7 @@ impl SlowLog {
     }
 
     /// Logs a request.
-    pub(crate) fn log(&self, request: SlowRequest) {
+    pub(crate) fn log(&self, request: EndedRequest) {
         self.queue.add(What::Slow(Box::new(request)));
     }
 }

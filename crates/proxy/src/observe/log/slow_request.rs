@@ -1,64 +1,21 @@
 //! A request that took long, with its stages: the line that says where the time went.
 
 use crate::config::{LogLevel, LoggedKeys};
+use crate::observe::ended_request::{EndedLeg, EndedRequest};
 use crate::observe::log::line::Line;
 use clock::INTERVALS;
-use records::Outcome;
 use serde_json::{Map, Value, json};
 use std::net::IpAddr;
-use wire::Verb;
-use xxhash_rust::xxh3::xxh3_64;
 
-/// The most legs of a request that its line shows.
-pub(crate) const SLOW_LEGS_MAX: usize = 16;
-
-/// A slow request.
-#[derive(Debug)]
-pub(crate) struct SlowRequest {
-    pub(crate) verb: Verb,
-    pub(crate) outcome: Outcome,
-    /// Its first key; empty if it has none.
-    pub(crate) key: Vec<u8>,
-    pub(crate) keys: u16,
-    /// Whether it is one of several parts of a long line.
-    pub(crate) is_part: bool,
-    pub(crate) hits: u16,
-    pub(crate) request_bytes: u32,
-    pub(crate) reply_bytes: u32,
-    /// The client's address, unless the client has left or uses a unix socket.
-    pub(crate) client: Option<IpAddr>,
-    pub(crate) port: u16,
-    /// Its number among the connections, and among the requests of the connection, as in records.
-    pub(crate) connection: u32,
-    pub(crate) sequence: u32,
-    /// In nanoseconds, in the order of `clock::INTERVALS`.
-    pub(crate) intervals: [u64; INTERVALS.len()],
-    /// The first of its legs, and how many there are.
-    pub(crate) legs: Vec<SlowLeg>,
-    pub(crate) legs_total: usize,
-}
-
-/// What one backend did for a slow request.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SlowLeg {
-    pub(crate) backend: u16,
-    pub(crate) outcome: Outcome,
-    /// From the last byte sent to the reply or the failure, in nanoseconds; none if it was not sent.
-    pub(crate) took_ns: Option<u64>,
-}
-
-impl SlowRequest {
-    fn total_ns(&self) -> u64 {
-        self.intervals.iter().sum()
-    }
-
+impl EndedRequest {
     /// The line. `backends` are their names.
     pub(crate) fn line(&self, keys: LoggedKeys, backends: &[String]) -> Line {
         let (verb, key) = (self.verb.name(), self.key_text(keys));
-        let name = |leg: &SlowLeg| backends.get(usize::from(leg.backend)).cloned().unwrap_or_default();
-        let stages = INTERVALS.iter().zip(self.intervals).map(|(interval, ns)| format!("{} {}", interval.name, ms(ns)));
+        let name = |leg: &EndedLeg| backends.get(usize::from(leg.backend)).cloned().unwrap_or_default();
+        let stages =
+            INTERVALS.iter().zip(self.intervals()).map(|(interval, ns)| format!("{} {}", interval.name, ms(ns)));
         let stages: Vec<String> = stages.collect();
-        let legs = self.legs.iter().map(|leg| match leg.took_ns {
+        let legs = self.legs.iter().map(|leg| match leg.took_ns() {
             Some(ns) => format!("{} {} {} ms", name(leg), leg.outcome.name(), ms(ns)),
             None => format!("{} {}", name(leg), leg.outcome.name()),
         });
@@ -93,11 +50,14 @@ impl SlowRequest {
         Line { level: LogLevel::Warn, event: "slow_request", message, fields: self.fields(key, name) }
     }
 
-    fn fields(&self, key: Option<String>, name: impl Fn(&SlowLeg) -> String) -> Vec<(&'static str, Value)> {
+    fn fields(&self, key: Option<String>, name: impl Fn(&EndedLeg) -> String) -> Vec<(&'static str, Value)> {
         let us = |ns: u64| ns as f64 / 1000.0;
-        let stages: Map<String, Value> =
-            INTERVALS.iter().zip(self.intervals).map(|(interval, ns)| (interval.name.into(), us(ns).into())).collect();
-        let leg = |leg: &SlowLeg| json!({"backend": name(leg), "outcome": leg.outcome.name(), "took_us": leg.took_ns.map(us)});
+        let stages: Map<String, Value> = INTERVALS
+            .iter()
+            .zip(self.intervals())
+            .map(|(interval, ns)| (interval.name.into(), us(ns).into()))
+            .collect();
+        let leg = |leg: &EndedLeg| json!({"backend": name(leg), "outcome": leg.outcome.name(), "took_us": leg.took_ns().map(us)});
         vec![
             ("operation", self.verb.name().into()),
             ("outcome", self.outcome.name().into()),
@@ -123,16 +83,6 @@ impl SlowRequest {
             IpAddr::V6(ip) => format!("[{ip}]:{}", self.port),
         }
     }
-
-    /// The key as the operator wants to see it, if there is one.
-    fn key_text(&self, keys: LoggedKeys) -> Option<String> {
-        match keys {
-            _ if self.key.is_empty() => None,
-            LoggedKeys::Hidden => None,
-            LoggedKeys::Hashed => Some(format!("xxh3:{:016x}", xxh3_64(&self.key))),
-            LoggedKeys::Plain => Some(self.key.escape_ascii().to_string()),
-        }
-    }
 }
 
 /// Nanoseconds as milliseconds.
@@ -143,10 +93,28 @@ fn ms(ns: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clock::{Nanos, STAGES};
+    use records::Outcome;
+    use wire::Verb;
 
-    fn slow() -> SlowRequest {
-        let leg = |backend, outcome, took_ns| SlowLeg { backend, outcome, took_ns };
-        SlowRequest {
+    fn slow() -> EndedRequest {
+        let leg = |backend, outcome, answered| EndedLeg {
+            backend,
+            outcome,
+            hits: 0,
+            request_bytes: 0,
+            reply_bytes: 0,
+            is_hedge: false,
+            dispatched: Nanos::UNSET,
+            sent: Nanos(1),
+            answered,
+        };
+        let intervals = [1000, 2000, 3000, 0, 4000, 20_000_000, 5_000];
+        let mut stamps = [1; STAGES];
+        for (index, interval) in intervals.into_iter().enumerate() {
+            stamps[index + 1] = stamps[index] + interval;
+        }
+        EndedRequest {
             verb: Verb::Get,
             outcome: Outcome::Answered,
             key: b"user:\x07".to_vec(),
@@ -159,8 +127,8 @@ mod tests {
             port: 5000,
             connection: 3,
             sequence: 8,
-            intervals: [1000, 2000, 3000, 0, 4000, 20_000_000, 5_000],
-            legs: vec![leg(0, Outcome::Answered, Some(20_000_000)), leg(1, Outcome::Timeout, None)],
+            stamps,
+            legs: vec![leg(0, Outcome::Answered, Nanos(20_000_001)), leg(1, Outcome::Timeout, Nanos::UNSET)],
             legs_total: 3,
         }
     }
@@ -184,7 +152,7 @@ mod tests {
 
     #[test]
     fn keys_can_be_hashed_or_hidden() {
-        let text = |keys, key: &[u8]| SlowRequest { key: key.to_vec(), ..slow() }.line(keys, &[]).message;
+        let text = |keys, key: &[u8]| EndedRequest { key: key.to_vec(), ..slow() }.line(keys, &[]).message;
         assert!(text(LoggedKeys::Hashed, b"secret").contains("xxh3:"));
         for keys in [LoggedKeys::Hashed, LoggedKeys::Hidden] {
             assert!(!text(keys, b"secret").contains("secret"));
@@ -192,7 +160,7 @@ mod tests {
         assert_eq!(text(LoggedKeys::Hashed, b"a"), text(LoggedKeys::Hashed, b"a"));
         assert_ne!(text(LoggedKeys::Hashed, b"a"), text(LoggedKeys::Hashed, b"b"));
         assert!(text(LoggedKeys::Plain, b"").contains("get of 2 keys took"));
-        let part = SlowRequest { is_part: true, ..slow() }.line(LoggedKeys::Plain, &[]).message;
+        let part = EndedRequest { is_part: true, ..slow() }.line(LoggedKeys::Plain, &[]).message;
         assert!(part.contains("get of 2 keys, a part of a longer line, the first is \"user:\\x07\" took"), "{part}");
     }
 }

@@ -5,6 +5,7 @@ use crate::config::{Config, LogLevel};
 use crate::observe::counters::{AcceptCounters, BackendCounters, Counter, LoopCounters, Loss};
 use crate::observe::log::event::LogEvent;
 use crate::observe::log::queue::LogCounters;
+use crate::observe::traces::counters::TraceCounters;
 use clock::Nanos;
 use records::Outcome;
 use std::collections::BTreeMap;
@@ -17,6 +18,9 @@ const PAUSE: Duration = Duration::from_secs(10);
 
 /// The event of lines that were lost.
 pub(crate) const LOST: &str = "log_lost";
+
+const CLIENTS: [&str; 2] = ["client was", "clients were"];
+const REQUESTS: [&str; 2] = ["request was", "requests were"];
 
 /// The backends that were reported as down, by name, and since when. All configurations of a process share it.
 pub(crate) type DownBackends = Arc<Mutex<BTreeMap<String, Nanos>>>;
@@ -36,6 +40,7 @@ pub(crate) struct Sources {
     pub(crate) loops: Vec<Arc<LoopCounters>>,
     pub(crate) accept: Arc<AcceptCounters>,
     pub(crate) log: Arc<LogCounters>,
+    pub(crate) traces: Arc<TraceCounters>,
 }
 
 /// One backend, as it was last reported.
@@ -60,9 +65,13 @@ struct Counted {
 struct Kind {
     level: LogLevel,
     event: &'static str,
-    /// The sentence after the number.
-    text: String,
+    /// The subject of the sentence, after the number 1 and after other numbers.
+    subject: [&'static str; 2],
+    /// The rest of the sentence.
+    rest: String,
     count: fn(&Sources) -> u64,
+    /// What is known only when the line is written.
+    detail: fn(&Sources) -> String,
 }
 
 impl Sources {
@@ -117,20 +126,24 @@ impl Watch {
             // A frozen server is noticed only by loops that have requests for it, and their requests fail.
             let is_up = sources.backend(index).all(|counters| counters.is_up.get() > 0);
             let reason = sources.loss(index, &state.ejections);
-            let ejections = sources.backend(index).map(|counters| counters.ejections.get()).collect();
-            let was_ejected = state.ejections != ejections;
-            state.ejections = ejections;
-            let backend = state.name.clone();
-            match (down.get(&backend).copied(), is_up) {
+            let mut was_ejected = false;
+            for (known, counters) in state.ejections.iter_mut().zip(sources.backend(index)) {
+                let ejections = counters.ejections.get();
+                was_ejected |= std::mem::replace(known, ejections) != ejections;
+            }
+            // The name is copied only for a line.
+            let name = &state.name;
+            let is_down = |is_over| LogEvent::BackendDown { backend: name.clone(), reason, is_over };
+            match (down.get(name).copied(), is_up) {
                 // At the start nothing is connected, and nothing has been lost.
                 (None, false) if reason.is_some() => {
-                    down.insert(backend.clone(), now);
-                    found.push(LogEvent::BackendDown { backend, reason, is_over: false });
+                    down.insert(name.clone(), now);
+                    found.push(is_down(false));
                 }
-                (None, true) if was_ejected => found.push(LogEvent::BackendDown { backend, reason, is_over: true }),
+                (None, true) if was_ejected => found.push(is_down(true)),
                 (Some(since), true) => {
-                    down.remove(&backend);
-                    found.push(LogEvent::BackendUp { backend, down: now.after(since) });
+                    down.remove(name);
+                    found.push(LogEvent::BackendUp { backend: name.clone(), down: now.after(since) });
                 }
                 _ => {}
             }
@@ -145,8 +158,10 @@ impl Watch {
             let total = (counted.kind.count)(sources);
             if total > counted.reported && (is_end || now >= counted.quiet_until) {
                 let count = total - counted.reported;
-                let Kind { level, event, ref text, .. } = counted.kind;
-                report(LogEvent::Counted { level, event, count, message: format!("{count} {text}") });
+                let Kind { level, event, subject: [one, several], ref rest, detail, .. } = counted.kind;
+                let subject = if count == 1 { one } else { several };
+                let message = format!("{count} {subject} {rest}{}", detail(sources));
+                report(LogEvent::Counted { level, event, count, message });
                 (counted.reported, counted.quiet_until) = (total, now + PAUSE);
             }
         }
@@ -154,96 +169,142 @@ impl Watch {
 }
 
 fn kinds(config: &Config) -> Vec<Kind> {
-    let warn = |event, text: &str, count| Kind { level: LogLevel::Warn, event, text: text.into(), count };
-    let info = |event, text: &str, count| Kind { level: LogLevel::Info, ..warn(event, text, count) };
+    let warn = |event, subject, rest: &str, count| Kind {
+        level: LogLevel::Warn,
+        event,
+        subject,
+        rest: rest.into(),
+        count,
+        detail: |_| String::new(),
+    };
+    let info = |event, rest, count| Kind { level: LogLevel::Info, ..warn(event, CLIENTS, rest, count) };
     vec![
         warn(
             "clients_refused",
-            &format!("clients were refused, because clients-max, {}, were connected", config.clients_max),
+            CLIENTS,
+            &format!("refused, because the limit clients-max, {}, was reached", config.clients_max),
             |sources| sources.accept.refused.get(),
         ),
         warn(
             "clients_refused_address",
+            CLIENTS,
             &format!(
-                "clients were refused, because their address had clients-per-address, {}, connections",
+                "refused, because the limit clients-per-address, {}, was reached",
                 config.client_limits.per_address
             ),
             |sources| sources.accept.refused_address.get() + sources.sum(|loops| &loops.clients_refused_address),
         ),
         warn(
             "clients_refused_binary",
-            "clients were refused, because they use memcached's binary protocol; configure the text protocol there",
+            CLIENTS,
+            "refused, because the proxy does not support memcached's binary protocol; configure the text protocol there",
             |sources| sources.sum(|loops| &loops.clients_refused_binary),
         ),
         warn(
             "client_auth_failed",
-            "attempts of clients to authenticate failed, because the user or the password was wrong",
+            ["attempt of a client", "attempts of clients"],
+            "to authenticate failed, because the user or the password was wrong",
             |sources| sources.sum(|loops| &loops.client_auth_failed),
         ),
         warn(
             "client_unauthenticated",
-            "lines from clients were refused, because the clients had not authenticated",
+            ["line from a client was", "lines from clients were"],
+            "refused, because no user and password came first",
             |sources| sources.sum(|loops| &loops.client_unauthenticated),
         ),
         warn(
             "clients_refused_relay",
-            "clients were refused, because their address is not in proxy-protocol-from",
+            CLIENTS,
+            "refused, because proxy-protocol-from does not contain the address",
             |sources| sources.accept.refused_relay.get(),
         ),
         warn(
             "client_header_failed",
-            "clients were closed, because they sent no valid header of the PROXY protocol in time",
+            CLIENTS,
+            "closed, because no valid header of the PROXY protocol arrived in time",
             |sources| sources.sum(|loops| &loops.clients_header_failed),
         ),
-        warn("accept_paused", "pauses in accepting clients, because no file descriptor was left", |sources| {
-            sources.accept.pauses.get()
-        }),
-        warn("client_tls_failed", "TLS handshakes of clients failed", |sources| {
+        warn(
+            "accept_paused",
+            ["pause", "pauses"],
+            "in accepting clients, because no file descriptor was left",
+            |sources| sources.accept.pauses.get(),
+        ),
+        warn("client_tls_failed", ["TLS handshake of a client", "TLS handshakes of clients"], "failed", |sources| {
             sources.sum(|loops| &loops.clients_tls_failed)
         }),
-        warn("backend_tls_failed", "connections to backends were lost, because TLS failed", |sources| {
-            sources.of_backends(|backend| backend.tls_failed.get())
-        }),
-        warn("reply_refused", "replies were refused, because memory or client-buffer was full", |sources| {
-            sources.sum(|loops| &loops.replies_refused_memory) + sources.sum(|loops| &loops.replies_refused_order)
-        }),
-        warn("value_refused", "values from clients were refused, because memory was full", |sources| {
-            sources.sum(|loops| &loops.values_refused_memory)
-        }),
         warn(
-            "command_refused",
-            "requests were refused, because their listener does not allow the command",
-            |sources| sources.sum(|loops| &loops.commands_refused),
+            "backend_tls_failed",
+            ["connection to a backend was", "connections to backends were"],
+            "lost, because TLS failed",
+            |sources| sources.of_backends(|backend| backend.tls_failed.get()),
         ),
-        warn("rate_limited", "requests were refused, because their pool had reached its rate-limit", |sources| {
+        warn(
+            "reply_refused",
+            ["reply was", "replies were"],
+            "refused, because memory or client-buffer was full",
+            |sources| {
+                sources.sum(|loops| &loops.replies_refused_memory) + sources.sum(|loops| &loops.replies_refused_order)
+            },
+        ),
+        warn(
+            "value_refused",
+            ["value from a client was", "values from clients were"],
+            "refused, because memory was full",
+            |sources| sources.sum(|loops| &loops.values_refused_memory),
+        ),
+        warn("command_refused", REQUESTS, "refused, because the listener does not allow the command", |sources| {
+            sources.sum(|loops| &loops.commands_refused)
+        }),
+        warn("rate_limited", REQUESTS, "refused, because the pool had reached its rate-limit", |sources| {
             sources.loops.iter().map(|counters| counters.of_pools(|pool| &pool.rate_limited)).sum()
         }),
         warn(
             "overloaded",
-            "requests to backends failed, because backend-window or backend-buffer was full, or the reply exceeded reply-max",
+            ["request to a backend", "requests to backends"],
+            "failed, because backend-window or backend-buffer was full, or the reply exceeded reply-max",
             |sources| sources.of_backends(|backend| backend.errors[Outcome::Overloaded as usize].get()),
         ),
-        warn("queue_full", "requests were refused, because a queue was full", |sources| {
+        warn("queue_full", REQUESTS, "refused, because a queue was full", |sources| {
             sources.loops.iter().flat_map(|counters| &counters.queues).map(|queue| queue.full.get()).sum()
         }),
         warn(
             "records_dropped",
-            "records were dropped, because they could not be written, or not fast enough",
+            ["record was", "records were"],
+            "dropped, because records could not be written, or were written too slowly",
             |sources| sources.sum(|loops| &loops.records_dropped),
         ),
-        warn("slow_requests_unlogged", "more slow requests were not logged; see slow-requests-per-second", |sources| {
-            sources.sum(|loops| &loops.slow_requests_unlogged)
+        warn(
+            "slow_requests_unlogged",
+            ["more slow request was", "more slow requests were"],
+            "not logged; see slow-requests-per-second",
+            |sources| sources.sum(|loops| &loops.slow_requests_unlogged),
+        ),
+        warn(
+            LOST,
+            ["line of the log was", "lines of the log were"],
+            "lost, because the log could not be written, or was written too slowly",
+            |sources| sources.log.lost.load(Ordering::Relaxed),
+        ),
+        warn("traces_dropped", REQUESTS, "not traced, because traces-queue was full", |sources| {
+            sources.traces.dropped.load(Ordering::Relaxed)
         }),
-        warn(LOST, "lines of the log were lost, because it was written too slowly or not at all", |sources| {
-            sources.log.lost.load(Ordering::Relaxed)
-        }),
-        info("client_closed_idle", "clients were closed after client-idle-timeout", |sources| {
+        Kind {
+            detail: |sources| sources.traces.problem(),
+            ..warn(
+                "traces_failed",
+                ["attempt to send spans to the collector", "attempts to send spans to the collector"],
+                "failed; the last reason: ",
+                |sources| sources.traces.failed_attempts.load(Ordering::Relaxed),
+            )
+        },
+        info("client_closed_idle", "closed after client-idle-timeout", |sources| {
             sources.sum(|loops| &loops.clients_closed_idle)
         }),
-        info("client_closed_request", "clients were closed after client-request-timeout", |sources| {
+        info("client_closed_request", "closed after client-request-timeout", |sources| {
             sources.sum(|loops| &loops.clients_closed_request)
         }),
-        info("client_closed_unread", "clients were closed after client-unread-timeout", |sources| {
+        info("client_closed_unread", "closed after client-unread-timeout", |sources| {
             sources.sum(|loops| &loops.clients_closed_unread)
         }),
     ]
@@ -257,7 +318,11 @@ mod tests {
         let config = Config::new("127.0.0.1:0", &["a:1".into(), "b:1".into()]);
         let loops: Vec<_> = (0..loops).map(|_| Arc::new(LoopCounters::new(1, 2, 0))).collect();
         let config = Config { loops: loops.len(), ..config };
-        Watch::new(&config, Sources { loops, accept: Arc::default(), log: Arc::default() }, Arc::default())
+        Watch::new(
+            &config,
+            Sources { loops, accept: Arc::default(), log: Arc::default(), traces: Arc::default() },
+            Arc::default(),
+        )
     }
 
     fn events(watch: &mut Watch, at_s: u64, is_end: bool) -> Vec<LogEvent> {
@@ -328,5 +393,20 @@ mod tests {
             }
         }
         assert_eq!(counts, [10, 100, 100, 40]);
+    }
+    #[test]
+    fn a_line_about_one_thing_is_in_the_singular() {
+        let mut watch = watch(1);
+        let message = |watch: &mut Watch, at_s| match events(watch, at_s, false).as_slice() {
+            [LogEvent::Counted { message, .. }] => message.clone(),
+            other => panic!("{other:?}"),
+        };
+        watch.sources.accept.refused.add(1);
+        assert!(message(&mut watch, 0).starts_with("1 client was refused, because the limit clients-max, "));
+        watch.sources.accept.refused.add(2);
+        assert!(message(&mut watch, 20).starts_with("2 clients were refused, because the limit clients-max, "));
+        for Kind { subject: [one, several], event, .. } in watch.counted.iter().map(|counted| &counted.kind) {
+            assert_ne!(one, several, "{event}");
+        }
     }
 }

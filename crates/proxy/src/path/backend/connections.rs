@@ -208,8 +208,8 @@ impl Connections {
         encode: impl FnOnce(&mut Vec<u8>),
     ) {
         self.list[connection].enqueue(leg, expect, answered, now, encode);
+        // `flush`, which follows in the same turn, notes when the request times out.
         self.activate(connection);
-        self.note_due(connection);
     }
 
     /// Lets a bulk connection open, if it is closed, because a request is meant for it.

@@ -2,7 +2,7 @@
 //! of another, so the caller closes the connection if they differ.
 
 use crate::path::backend::match_reply::Expect;
-use crate::path::job::{Job, Join, WantedKey};
+use crate::path::job::{Job, Join};
 use wire::{KEY_BYTES_MAXIMUM, Keys, Meta, MetaCode, MetaFlags, Reply, Verb, decode_base64, encode_get};
 
 const MG: Expect = Expect::Line(Verb::Mg);
@@ -35,13 +35,12 @@ pub(crate) struct Requested {
 impl Requested {
     /// What a leg has requested, and how far its reply has been compared.
     pub(crate) fn of(job: &mut Job, leg: u16, expect: Expect) -> Requested {
-        let key_of = |wanted: &WantedKey| &job.key_bytes[wanted.start as usize..][..wanted.length as usize];
-        let compared = job.legs()[usize::from(leg)].compared;
+        let (rare, compared) = (job.rare.get(), job.legs()[usize::from(leg)].compared);
         let (read, compared) = match expect {
             Expect::Values if job.join == Join::KeyOrder => {
-                let rest = job.wanted.get(compared as usize..).unwrap_or_default();
+                let rest = rare.wanted.get(compared as usize..).unwrap_or_default();
                 let mut read = Vec::new();
-                let keys = rest.iter().filter(|wanted| wanted.leg == leg).map(key_of);
+                let keys = rest.iter().filter(|wanted| wanted.leg == leg).map(|wanted| rare.key_of(wanted));
                 encode_get(Verb::Get, 0, keys, &mut read);
                 (read, 0)
             }
@@ -65,9 +64,9 @@ impl Requested {
 
 /// Whether a key is among the leg's keys from the number `compared` on, which then moves behind it.
 fn is_wanted(job: &Job, leg: u16, compared: &mut u32, key: &[u8]) -> bool {
-    let key_of = |wanted: &WantedKey| &job.key_bytes[wanted.start as usize..][..wanted.length as usize];
-    let rest = job.wanted.get(*compared as usize..).unwrap_or_default();
-    let found = rest.iter().position(|wanted| wanted.leg == leg && key_of(wanted) == key);
+    let rare = job.rare.get();
+    let rest = rare.wanted.get(*compared as usize..).unwrap_or_default();
+    let found = rest.iter().position(|wanted| wanted.leg == leg && rare.key_of(wanted) == key);
     *compared += found.map_or(rest.len(), |at| at + 1) as u32;
     found.is_some()
 }

@@ -7,20 +7,21 @@ use crate::path::backend::connections::Connections;
 use crate::path::dispatch::discipline::LegSender;
 use crate::path::job::{FollowUp, Job, JobId, NextStep};
 use crate::path::jobs::{AnsweredJobs, Time};
-use crate::path::leg_request::is_read;
+use crate::path::leg_request::{first_key, is_read};
+use crate::path::meta;
 use crate::path::route::Router;
 use crate::replication::pending_invalidations::PendingInvalidations;
-use crate::replication::{Replication, plain_pools};
+use crate::replication::{PlainPool, Replication};
 use clock::{Nanos, Stage};
 use std::sync::Arc;
-use wire::{KEY_BYTES_MAXIMUM, Limits, Request};
+use wire::{Limits, Request, Verb};
 
 /// One loop's way from requests to backends.
 #[derive(Debug)]
 pub(crate) struct Dispatcher {
     router: Arc<Router>,
-    /// For each pool, whether it has no policies.
-    is_plain: Vec<bool>,
+    /// For each pool, which of its requests no policy concerns.
+    plain: Vec<PlainPool>,
     sender: LegSender,
     replication: Replication,
     counters: Arc<LoopCounters>,
@@ -37,7 +38,7 @@ impl Dispatcher {
         counters: &Arc<LoopCounters>,
     ) -> Dispatcher {
         Dispatcher {
-            is_plain: plain_pools(config),
+            plain: PlainPool::all(config),
             sender: LegSender::new(config, index, connections, router.clone(), counters),
             replication: Replication::new(config, router.clone(), pending, counters.clone()),
             router,
@@ -59,7 +60,7 @@ impl Dispatcher {
         if is_read && !has_several_keys {
             answered.jobs.get(id).keep(request);
         }
-        if let Some((pool, primary)) = self.plain_primary(request, answered.jobs.get(id).pool) {
+        if let Some((pool, primary)) = self.plain_primary(request, answered.jobs.get(id)) {
             let counters = &self.counters.pools[pool];
             if is_read { &counters.reads } else { &counters.writes }.add(1);
             let job = answered.jobs.get(id);
@@ -146,23 +147,35 @@ impl Dispatcher {
         self.sender.close(answered, time);
     }
 
-    /// The pool and the primary of a request for one key, if no policy of the pool and no invalidation concerns it. `only_pool` is the
-    /// pool of the client's listener.
-    fn plain_primary(&self, request: &Request<'_>, only_pool: Option<u8>) -> Option<(usize, u16)> {
-        let of_key = |key: &[u8]| {
-            let pool = only_pool.map_or_else(|| self.router.pool_of(key), usize::from);
-            let primary = self.router.pool(pool).primary(key);
-            // After a reload, a server can have pending invalidations that a pool with replicas has left.
-            (self.is_plain[pool] && self.replication.has_nothing_pending(primary)).then_some((pool, primary))
-        };
-        match request {
-            Request::Get { keys, .. } => {
-                let mut keys = keys.iter();
-                let key = keys.next()?;
-                if keys.next().is_some() { None } else { of_key(key) }
-            }
-            Request::Meta(meta) => of_key(meta.stored_key(&mut [0; KEY_BYTES_MAXIMUM])),
-            _ => of_key(request.key()?),
+    /// The pool and the primary of a request for one key, if no policy of the pool and no invalidation concerns it.
+    fn plain_primary(&self, request: &Request<'_>, job: &Job) -> Option<(usize, u16)> {
+        if matches!(request, Request::Get { keys, .. } if keys.are_more_than(1)) {
+            return None;
         }
+        let mut decoded = None;
+        let key = first_key(request, &mut decoded)?;
+        let pool = job.pool.map_or_else(|| self.router.pool_of(key), usize::from);
+        let own = &self.plain[pool];
+        if !own.is_plain(request.verb()) {
+            return None;
+        }
+        let is_elsewhere = usize::from(own.read_pool) != pool && is_plain_read(request, job.verb);
+        let pool = if is_elsewhere { own.read_pool.into() } else { pool };
+        if !self.plain[pool].has_one_leg {
+            return None;
+        }
+        let primary = self.router.pool(pool).primary(key);
+        // After a reload, a server can have pending invalidations that a pool with replicas has left.
+        self.replication.has_nothing_pending(primary).then_some((pool, primary))
+    }
+}
+
+/// Whether a request goes to the read pool of its pool. A `gat` whose values are read again is encoded as `get`, but the job has the
+/// verb of its client.
+fn is_plain_read(request: &Request<'_>, verb_of_client: Verb) -> bool {
+    match request {
+        Request::Get { verb, .. } => *verb == Verb::Get && verb_of_client == Verb::Get,
+        Request::Meta(meta) => meta::may_read_replicas(meta),
+        _ => false,
     }
 }

@@ -4,11 +4,11 @@
 
 use crate::path::backend::connections::Connections;
 use crate::path::backend::match_reply::Expect;
-use crate::path::job::{JobId, Join, LegRef};
+use crate::path::job::{JobId, Join, LegCommand, LegRef};
 use crate::path::jobs::{AnsweredJobs, Jobs, Time};
-use crate::path::leg_request::{encode_part, leg_request};
+use crate::path::leg_request::leg_request;
 use clock::{Nanos, Stage};
-use wire::Request;
+use wire::{Request, encode_get};
 
 /// Sends every leg of a job whose reply is expected to be large on its backend's bulk connection or, while that one is not open, on
 /// the ordinary connection. The bulk connections follow those of the `backends`.
@@ -69,18 +69,28 @@ pub(crate) fn send_leg(
     now: Nanos,
 ) {
     let job = answered.jobs.get(leg.job);
-    let to_send = leg_request(request, job.leg(leg.leg).command);
-    let expect = Expect::of(to_send.verb());
+    let command = job.leg(leg.leg).command;
     job.leg(leg.leg).is_placed = true;
     match request {
         Request::Get { verb, exptime, .. } if job.join == Join::KeyOrder => {
-            // Encoded into a buffer of the job first, since the connection cannot borrow from the job.
-            let mut part = job.take_scratch();
-            encode_part(job, leg.leg, *verb, *exptime, &mut part);
-            connections.send(connection, leg, expect, answered, now, |out| out.extend_from_slice(&part));
-            answered.jobs.get(leg.job).return_scratch(part);
+            // The keys are moved out of the job meanwhile, since the connection cannot borrow from the job.
+            let rare = std::mem::take(&mut job.rare);
+            let (keys, expect) = (rare.get().keys_of_leg(leg.leg), Expect::of(*verb));
+            connections.send(connection, leg, expect, answered, now, |out| encode_get(*verb, *exptime, keys, out));
+            answered.jobs.get(leg.job).rare = rare;
         }
-        _ => connections.send(connection, leg, expect, answered, now, |out| to_send.encode(out)),
+        Request::Get { verb, .. } if command == LegCommand::AsReceived && !job.kept.is_empty() => {
+            // It was encoded already, so that its reply can be compared with it.
+            let kept = std::mem::take(&mut job.kept);
+            let expect = Expect::of(*verb);
+            connections.send(connection, leg, expect, answered, now, |out| out.extend_from_slice(&kept));
+            answered.jobs.get(leg.job).kept = kept;
+        }
+        _ => {
+            let to_send = leg_request(request, command);
+            let expect = Expect::of(to_send.verb());
+            connections.send(connection, leg, expect, answered, now, |out| to_send.encode(out));
+        }
     }
 }
 
@@ -91,7 +101,7 @@ pub(crate) fn buffer_leg(leg: LegRef, request: &Request<'_>, jobs: &mut Jobs) ->
     let mut bytes = std::mem::take(&mut job.leg(leg.leg).request);
     match request {
         Request::Get { verb, exptime, .. } if job.join == Join::KeyOrder => {
-            encode_part(job, leg.leg, *verb, *exptime, &mut bytes);
+            encode_get(*verb, *exptime, job.rare.get().keys_of_leg(leg.leg), &mut bytes);
         }
         _ => to_send.encode(&mut bytes),
     }

@@ -23,7 +23,7 @@ impl EventLoop {
             };
             session.keep(permit);
         }
-        let address = address.filter(|_| self.core.journal.logs_slow_requests());
+        let address = address.filter(|_| self.core.journal.shows_clients());
         self.core.jobs.clients.set_address(session.reference(), address);
         self.openings.begin_handshake(session, &self.core);
         self.receive(slot);

@@ -12,6 +12,7 @@ const KEPT_REPLY_BYTES: usize = 512;
 impl Session {
     /// Writes the replies that are complete, in the order of the requests. A job ends when the kernel has accepted its last byte.
     pub(crate) fn reply(&mut self, core: &mut Core) -> Result<(), Gone> {
+        self.is_listed = false;
         let was_empty = self.connection.outbox.is_empty();
         self.deliver(core);
         if self.queue.delivered_len() == 0 && self.connection.outbox.is_empty() {

@@ -91,9 +91,9 @@ impl Play {
         if last_line != reply && job.join != Join::KeyOrder {
             job.add_leg_value(leg as u16, reply.as_bytes().into());
         } else if last_line != reply {
-            for number in
-                (0..job.wanted.len()).filter(|&number| usize::from(job.wanted[number].leg) == leg).collect::<Vec<_>>()
-            {
+            let wanted = &job.rare.get().wanted;
+            let is_of_leg = |&number: &usize| usize::from(wanted[number].leg) == leg;
+            for number in (0..wanted.len()).filter(is_of_leg).collect::<Vec<_>>() {
                 job.leg(leg as u16).compared = number as u32 + 1;
                 job.add_leg_value(leg as u16, reply.as_bytes().into());
             }

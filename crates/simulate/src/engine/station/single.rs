@@ -1,5 +1,5 @@
 //! One server whose speed depends on the number present; it serves the request at the head of the queue.
-//! With exponential service the means are those of any way to share that speed (product form).
+//! With exponential service, the means do not depend on how requests share this speed (product form).
 
 use crate::description::Discipline;
 use crate::engine::jobs::Phase;

@@ -1,0 +1,1 @@
+"""`waylab import`: arguments apart from the code that runs, so that `--help` is quick."""

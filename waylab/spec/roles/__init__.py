@@ -1,0 +1,1 @@
+"""The programs of systems that specifications describe themselves: their settings, and placeholders in their texts."""
