@@ -14,6 +14,11 @@ use std::time::Duration;
 pub use token::{Permission, TokenConfig};
 
 const DAY_S: u64 = 24 * 60 * 60;
+/// Connections of a service besides those of its lanes or its pool: lists, sends with keys, redelivery, cleanup, low-water marks,
+/// notifications, and checks of the others.
+const OTHER_CONNECTIONS: usize = 7;
+/// Connections that operators can open beside the service, for example with `psql` or `pg_dump`.
+const CONNECTIONS_OF_OPERATORS: usize = 10;
 
 /// How requests reach the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,6 +150,23 @@ pub struct Config {
     pub poll_interval: Duration,
     /// How long requests in progress can take during shutdown.
     pub shutdown_timeout: Duration,
+}
+
+impl DispatchConfig {
+    /// Connections to the database for the requests of message queues.
+    pub fn request_connections(self) -> usize {
+        match self {
+            DispatchConfig::Fused { lanes } => lanes,
+            DispatchConfig::Pool { connections } => connections,
+            DispatchConfig::None { .. } => 0,
+        }
+    }
+
+    /// Connections that the service's own database must accept. Twice those of the service, because the processes of connections that have
+    /// fallen silent can remain beside the new ones; otherwise, a second service can use them.
+    pub fn accepted_connections(self) -> usize {
+        2 * (self.request_connections() + OTHER_CONNECTIONS) + CONNECTIONS_OF_OPERATORS
+    }
 }
 
 impl Default for Limits {

@@ -1,6 +1,7 @@
 //! Runs a private PostgreSQL server from installed programs: its own data directory, a unix socket that only its user can reach, no TCP. It
 //! is as durable as any other. Knows nothing of the service.
 
+mod capacity;
 mod groups;
 mod initialise;
 mod lock_file;
@@ -88,6 +89,19 @@ impl Embedded {
     ///
     /// As for `start`.
     pub fn start_with(directory: &Path, settings: &[&str]) -> Result<Embedded, EmbeddedError> {
+        Embedded::launch_in(directory, settings, 0)
+    }
+
+    /// The same for a program that opens up to this many connections.
+    ///
+    /// # Errors
+    ///
+    /// As for `start`, and when another waystage runs the server with room for fewer connections.
+    pub fn start_for(directory: &Path, connections: usize) -> Result<Embedded, EmbeddedError> {
+        Embedded::launch_in(directory, &[], connections)
+    }
+
+    fn launch_in(directory: &Path, settings: &[&str], connections: usize) -> Result<Embedded, EmbeddedError> {
         let programs = programs::Search::of_process().find()?;
         let useless = |error: &dyn ToString| EmbeddedError::Directory {
             path: directory.display().to_string(),
@@ -113,6 +127,7 @@ impl Embedded {
         while flock(&embedded.handle, FlockOperation::NonBlockingLockExclusive).is_err() {
             // Another waystage starts and stops the server. If it ends before the server is ready, this one takes its place.
             if embedded.is_ready() {
+                embedded.check_room(connections)?;
                 return Ok(embedded);
             }
             if tries.next().is_none() {
@@ -123,6 +138,9 @@ impl Embedded {
         embedded.give_away()?;
         embedded.initialise()?;
         embedded.stop_orphan()?;
+        if connections > 0 {
+            embedded.make_room(connections);
+        }
         embedded.launch()?;
         Ok(embedded)
     }

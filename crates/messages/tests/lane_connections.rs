@@ -71,6 +71,34 @@ fn a_single_lane_without_a_connection_makes_the_service_not_ready() {
     running.stop().unwrap();
 }
 
+/// The private PostgreSQL accepts as many as docs/messages-embedded.md states.
+#[test]
+fn the_connections_of_a_service_are_those_that_its_database_must_accept() {
+    let Some(database) = Database::start() else { return };
+    for dispatch in [DispatchConfig::Fused { lanes: 3 }, DispatchConfig::Pool { connections: 5 }] {
+        let running = serve(&Config { dispatch, ..database.config() });
+        let mut client = Client::connect(running.address(), "alice");
+        assert!([201, 204].contains(&client.short("PUT", "/v1/queues/q").0));
+        let open = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'waystage'";
+        let expected = dispatch.request_connections() + 7;
+        let mut most = 0;
+        // Low-water marks are read only after messages were taken out.
+        for _ in 0..1000 {
+            client.send("/v1/queues/q/messages", "x");
+            assert_eq!(client.short("POST", "/v1/queues/q/messages:pop").0, 200);
+            most = usize::try_from(database.number(open)).unwrap();
+            if most >= expected {
+                break;
+            }
+        }
+        std::thread::sleep(Duration::from_secs(2));
+        assert_eq!((most, database.number(open)), (expected, expected as i64), "{dispatch:?}");
+        assert_eq!(dispatch.accepted_connections(), 2 * expected + 10);
+        running.stop().unwrap();
+        database.becomes_zero(open);
+    }
+}
+
 /// A connection of the pool that ended takes no requests from those that work.
 #[test]
 fn the_rest_of_a_pool_serves_all_requests() {

@@ -78,7 +78,10 @@ pub(crate) fn run(arguments: &MessagesArguments) -> Result<ExitCode, String> {
     }
     // Stops after the service, whatever happens in between.
     let embedded = match arguments.embedded {
-        true => Some(Embedded::start(Path::new(EMBEDDED)).map_err(|error| error.to_string())?),
+        true => {
+            let connections = config.dispatch.accepted_connections();
+            Some(Embedded::start_for(Path::new(EMBEDDED), connections).map_err(|error| error.to_string())?)
+        }
         false => None,
     };
     if let Some(embedded) = &embedded {
@@ -180,11 +183,7 @@ fn fit_into_descriptors(config: &mut Config) -> Result<(), String> {
     // If the limit cannot be raised, the current one counts.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     let Some(available) = getrlimit(Resource::Nofile).current else { return Ok(()) };
-    let connections = match config.dispatch {
-        DispatchConfig::Fused { lanes } => lanes,
-        DispatchConfig::Pool { connections } => connections,
-        DispatchConfig::None { .. } => 0,
-    };
+    let connections = config.dispatch.request_connections();
     // Twice, because a connection may be replaced before the kernel has closed the old one.
     let reserved = OTHER_DESCRIPTORS + 2 * connections;
     let room = usize::try_from(available).unwrap_or(usize::MAX).saturating_sub(reserved);
