@@ -269,6 +269,47 @@ fn the_fetches_of_a_batch_together_do_not_exceed_the_memory() {
     running.stop().unwrap();
 }
 
+/// Many fetches of one client begin before the size of their replies is known.
+#[test]
+fn fetches_of_one_client_at_the_same_time_fill_only_its_share() {
+    const BODY: usize = 1 << 20;
+    const SHARE: usize = 16 << 20;
+    const FETCH: usize = 8 * BODY;
+    const READERS: usize = 40;
+    for dispatch in [DispatchConfig::Fused { lanes: 4 }, DispatchConfig::Pool { connections: 10 }] {
+        let Some(database) = Database::start() else { return };
+        let limits = Limits { body_bytes: BODY, memory: 96 << 20, memory_per_client: SHARE, ..Limits::default() };
+        let clients = ClientLimits { unread_timeout: PATIENCE, ..ClientLimits::default() };
+        let running = serve(&Config { dispatch, limits, clients, tokens: two_tokens(), ..database.config() });
+        let address = running.address();
+        let body = "x".repeat(BODY);
+        for number in 0..4 {
+            assert_eq!(ask(address, MODEST, "PUT", &format!("/v1/queues/q{number}"), ""), 201);
+            for _ in 0..8 {
+                assert_eq!(ask(address, MODEST, "POST", &format!("/v1/queues/q{number}/messages"), &body), 201);
+            }
+        }
+        let peek = |number: usize| {
+            let mut stream = TcpStream::connect(address).unwrap();
+            rustix::net::sockopt::set_socket_recv_buffer_size(&stream, 4096).unwrap();
+            let head = format!("GET /v1/queues/q{}/messages/head?max=8 HTTP/1.1\r\nhost: localhost", number % 4);
+            stream.write_all(format!("{head}\r\nauthorization: Bearer {GREEDY}\r\n\r\n").as_bytes()).unwrap();
+            stream
+        };
+        let readers: Vec<TcpStream> = (0..READERS).map(peek).collect();
+        // All others are refused, at once or after two seconds.
+        becomes("they are not refused", || {
+            metric(address, "refused_total{limit=\"memory-per-client\"}") >= (READERS - 5) as f64
+        });
+        let buffered = metric(address, "buffered_bytes");
+        assert!(buffered <= (SHARE + FETCH) as f64, "{dispatch:?}: {buffered}");
+        assert_eq!(ask(address, MODEST, "GET", "/v1/queues/q0/messages/head", ""), 200);
+        drop(readers);
+        becomes("memory is left", || metric(address, "buffered_bytes") == 0.0);
+        running.stop().unwrap();
+    }
+}
+
 /// Lists of queues, and of leases that were not acknowledged, are as large as requests make them.
 #[test]
 fn every_unread_reply_counts_as_memory() {

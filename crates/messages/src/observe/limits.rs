@@ -25,6 +25,8 @@ pub(crate) enum Limit {
     StatementBytes,
     /// Fetches that are left for the next batch.
     Memory,
+    /// Fetches that wait until others of their client have ended.
+    MemoryPerClient,
     StatementTimeout,
     LockTimeout,
     KeyLockTimeout,
@@ -46,10 +48,11 @@ pub(crate) enum Limit {
 }
 
 /// The label `limit` of each [`Limit`].
-pub(crate) const LIMIT_LABELS: [&str; 18] = [
+pub(crate) const LIMIT_LABELS: [&str; 19] = [
     "statement-messages",
     "statement-bytes",
     "memory",
+    "memory-per-client",
     "statement-timeout",
     "lock-timeout",
     "key-lock-timeout",
@@ -113,6 +116,6 @@ mod tests {
         counts.reach_for(Limit::LockWaits, 3);
         counts.reach(Limit::LockWaits);
         counts.refuse(RequestLimit::LeaseLimit);
-        assert_eq!((counts.reached().iter().sum::<u64>(), counts.reached()[6], counts.refused()[4]), (4, 4, 1));
+        assert_eq!((counts.reached().iter().sum::<u64>(), counts.reached()[7], counts.refused()[4]), (4, 4, 1));
     }
 }

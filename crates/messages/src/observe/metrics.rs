@@ -255,7 +255,7 @@ mod tests {
             queues: vec![("0".into(), 3), ("lists".into(), 0)],
             refused: [1, 2, 3, 4, 5],
             refused_alone: [6; 6],
-            limits_reached: [7; 18],
+            limits_reached: [7; 19],
             polls: 7,
             loop_ages: Some([Duration::from_millis(1500); 4]),
             memory: [3, 9],

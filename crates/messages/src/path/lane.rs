@@ -13,7 +13,7 @@ use crate::path::answer;
 use crate::path::batch::JobBatch;
 use crate::path::failure::Failure;
 use crate::path::lane_connections::{LaneConnections, OpenLane};
-use crate::path::memory::{ExpectedReplies, Memory};
+use crate::path::memory::{ExpectedReplies, Memory, Room};
 use crate::path::queue::JobQueue;
 use crate::path::work::Job;
 use clock::{Clock, Nanos, Stage};
@@ -29,6 +29,11 @@ mod tests;
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 /// The same without jobs.
 const IDLE_RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// Pause of a lane that has only fetches for whose replies there may be no room.
+const POSTPONED_PAUSE: Duration = Duration::from_millis(1);
+/// A fetch is postponed for no longer than this because of other fetches of its client.
+const POSTPONED_FOR: Duration = Duration::from_secs(5);
 
 /// Why a lane is stuck that waits for no lock.
 const SLOW: &str = "the server still runs its statement";
@@ -80,22 +85,32 @@ fn failure_without(error: &DatabaseError) -> Failure {
 
 impl Lane {
     /// Refuses the jobs for whose answers there is no room, and returns the others. If their messages could exceed the memory, the later
-    /// fetches are left for the next batch.
-    fn refuse_without_room(&self, jobs: Vec<Job>) -> (Vec<Job>, ExpectedReplies) {
+    /// fetches are left for the next batch. If those of one client could exceed its share, its fetches wait behind those of others.
+    fn refuse_without_room(&self, jobs: Vec<Job>, now: Nanos) -> (Vec<Job>, ExpectedReplies) {
         let mut expected = self.memory.expect();
-        let (mut admitted, mut postponed) = (Vec::with_capacity(jobs.len()), Vec::new());
+        let (mut admitted, mut postponed, mut of_client) = (Vec::with_capacity(jobs.len()), Vec::new(), Vec::new());
         for job in jobs {
             match job.work.has_large_answer().then(|| self.memory.check_room(&job.caller.share)) {
                 Some(Err(limit)) => job.end(Err(limit)),
-                Some(Ok(())) if !postponed.is_empty() || !expected.add(job.work.fetched_bytes(self.body_bytes)) => {
-                    postponed.push(job);
+                Some(Ok(())) if !postponed.is_empty() => postponed.push(job),
+                Some(Ok(())) => {
+                    let is_urgent = now.after(job.measurements.clock.at(Stage::Enqueued)) > POSTPONED_FOR;
+                    match expected.add(&job.caller.share, job.work.fetched_bytes(self.body_bytes), is_urgent) {
+                        Room::Enough => admitted.push(job),
+                        Room::NoneOfClient => of_client.push(job),
+                        Room::None => postponed.push(job),
+                    }
                 }
-                _ => admitted.push(job),
+                None => admitted.push(job),
             }
         }
         if !postponed.is_empty() {
             self.journal.limits.reach_for(Limit::Memory, postponed.len());
             self.queue.put_back(postponed);
+        }
+        if !of_client.is_empty() {
+            self.journal.limits.reach_for(Limit::MemoryPerClient, of_client.len());
+            self.queue.put_at_end(of_client);
         }
         (admitted, expected)
     }
@@ -149,7 +164,12 @@ impl Lane {
             // The jobs were admitted when there was memory. Since then, other lanes may have fetched messages.
             let mut _expected = None;
             if jobs.iter().any(|job| job.work.has_large_answer()) {
-                let (admitted, expected) = self.refuse_without_room(jobs);
+                let (admitted, expected) = self.refuse_without_room(jobs, now);
+                if admitted.is_empty() {
+                    // Fetches of the same client are in progress on other lanes.
+                    tokio::time::sleep(POSTPONED_PAUSE).await;
+                    continue;
+                }
                 (jobs, _expected) = (admitted, Some(expected));
             }
             let mut is_over = false;

@@ -40,6 +40,18 @@ pub(crate) struct Memory {
 pub(crate) struct ExpectedReplies {
     memory: Arc<Memory>,
     bytes: usize,
+    /// The part of each client.
+    of_clients: Vec<(Arc<Share>, usize)>,
+}
+
+/// Whether there is room for the reply to a fetch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    Enough,
+    /// Other fetches of the same client could use it up.
+    NoneOfClient,
+    /// Other fetches could use it up.
+    None,
 }
 
 /// The memory of one client: of a token's sender, or of an address if there are no tokens.
@@ -47,6 +59,8 @@ pub(crate) struct ExpectedReplies {
 pub(crate) struct Share {
     bodies: Account,
     replies: Account,
+    /// The most that its fetches in progress can add to `replies`.
+    expected: AtomicUsize,
 }
 
 /// The content of reserved memory.
@@ -148,7 +162,7 @@ impl Memory {
 
     /// A batch without fetches.
     pub(crate) fn expect(self: &Arc<Memory>) -> ExpectedReplies {
-        ExpectedReplies { memory: self.clone(), bytes: 0 }
+        ExpectedReplies { memory: self.clone(), bytes: 0, of_clients: Vec::new() }
     }
 
     /// An empty reservation for a body, which can grow.
@@ -190,33 +204,55 @@ impl Memory {
 }
 
 impl ExpectedReplies {
-    /// Adds a fetch that can bring this many bytes. False if there may be no room for them. The first fetch of a batch is always added, so
-    /// that large messages can be fetched.
-    pub(crate) fn add(&mut self, bytes: usize) -> bool {
-        let Memory { total, replies, expected, .. } = &*self.memory;
+    /// Adds a fetch of this client that can bring this many bytes. If its client has no other fetch in progress, or if it is `urgent`, the
+    /// fetch is within the client's share; otherwise many fetches of one client could occupy the memory of all. The first fetch of a
+    /// batch is always within the memory of all, so that large messages can be fetched.
+    pub(crate) fn add(&mut self, share: &Arc<Share>, bytes: usize, urgent: bool) -> Room {
+        // Lists bring no bodies.
+        if bytes == 0 {
+            return Room::Enough;
+        }
         let fits = |account: &Account, expected: usize| {
             account.reserved.load(Ordering::SeqCst).saturating_add(expected) <= account.limit
         };
+        let add_of_client = |before: usize| {
+            let all = before.saturating_add(bytes);
+            (before == 0 || urgent || fits(&share.replies, all)).then_some(all)
+        };
+        if share.expected.fetch_update(Ordering::SeqCst, Ordering::SeqCst, add_of_client).is_err() {
+            return Room::NoneOfClient;
+        }
+        let Memory { total, replies, expected, .. } = &*self.memory;
         let is_first = self.bytes == 0;
         let add = |all: usize| {
             let all = all.saturating_add(bytes);
             (is_first || (fits(total, all) && fits(replies, all))).then_some(all)
         };
-        let is_added = expected.fetch_update(Ordering::SeqCst, Ordering::SeqCst, add).is_ok();
-        self.bytes += if is_added { bytes } else { 0 };
-        is_added
+        if expected.fetch_update(Ordering::SeqCst, Ordering::SeqCst, add).is_err() {
+            share.expected.fetch_sub(bytes, Ordering::SeqCst);
+            return Room::None;
+        }
+        self.bytes += bytes;
+        match self.of_clients.last_mut() {
+            Some((last, sum)) if Arc::ptr_eq(last, share) => *sum += bytes,
+            _ => self.of_clients.push((share.clone(), bytes)),
+        }
+        Room::Enough
     }
 }
 
 impl Drop for ExpectedReplies {
     fn drop(&mut self) {
         self.memory.expected.fetch_sub(self.bytes, Ordering::SeqCst);
+        for (share, bytes) in &self.of_clients {
+            share.expected.fetch_sub(*bytes, Ordering::SeqCst);
+        }
     }
 }
 
 impl Share {
     pub(crate) fn new(limit: usize) -> Share {
-        Share { bodies: Account::new(limit), replies: Account::new(limit) }
+        Share { bodies: Account::new(limit), replies: Account::new(limit), expected: AtomicUsize::new(0) }
     }
 }
 
@@ -356,16 +392,38 @@ mod tests {
 
     #[test]
     fn fetches_of_a_batch_are_added_while_there_is_room_for_their_largest_replies() {
+        use Room::{Enough, None};
         let memory = Arc::new(Memory::new(100));
-        let replies = memory.reserve_reply(&Arc::new(Share::default()), 25);
+        let share = Arc::new(Share::default());
+        let replies = memory.reserve_reply(&share, 25);
         let (mut first, mut second) = (memory.expect(), memory.expect());
-        assert_eq!([20, 20, 20].map(|bytes| first.add(bytes)), [true, true, false], "75 for all replies");
-        assert_eq!([20, 20].map(|bytes| second.add(bytes)), [true, false], "each batch can have one fetch");
+        let add = |batch: &mut ExpectedReplies, bytes| batch.add(&share, bytes, false);
+        assert_eq!([20, 20, 20].map(|bytes| add(&mut first, bytes)), [Enough, Enough, None], "75 for all replies");
+        assert_eq!([20, 20].map(|bytes| add(&mut second, bytes)), [Enough, None], "each batch can have one fetch");
         drop(first);
-        assert_eq!([30, 1].map(|bytes| second.add(bytes)), [true, false]);
+        assert_eq!([30, 1].map(|bytes| add(&mut second, bytes)), [Enough, None]);
         drop((second, replies));
-        assert_eq!((memory.expected.load(Ordering::SeqCst), memory.reserved_bytes()), (0, 0));
-        assert!(memory.expect().add(1000));
+        let expected = [&memory.expected, &share.expected].map(|expected| expected.load(Ordering::SeqCst));
+        assert_eq!((expected, memory.reserved_bytes()), ([0, 0], 0));
+        assert_eq!(add(&mut memory.expect(), 1000), Enough);
+    }
+
+    #[test]
+    fn fetches_of_one_client_are_added_in_any_batch_while_there_is_room_in_its_share() {
+        use Room::{Enough, NoneOfClient};
+        let memory = Arc::new(Memory::new(1000));
+        let (greedy, other) = (Arc::new(Share::new(50)), Arc::new(Share::new(50)));
+        let (mut first, mut second) = (memory.expect(), memory.expect());
+        assert_eq!([80, 1].map(|bytes| first.add(&greedy, bytes, false)), [Enough, NoneOfClient], "one always fits");
+        assert_eq!(second.add(&greedy, 20, false), NoneOfClient, "another lane has one");
+        assert_eq!(second.add(&greedy, 20, true), Enough, "it has waited for too long");
+        assert_eq!([30, 30].map(|bytes| second.add(&other, bytes, false)), [Enough, NoneOfClient]);
+        drop((first, second));
+        let reply = memory.reserve_reply(&greedy, 30);
+        let mut third = memory.expect();
+        assert_eq!([15, 5, 1].map(|bytes| third.add(&greedy, bytes, false)), [Enough, Enough, NoneOfClient]);
+        drop((third, reply));
+        assert_eq!([&greedy, &other].map(|share| share.expected.load(Ordering::SeqCst)), [0, 0]);
     }
 
     #[tokio::test]

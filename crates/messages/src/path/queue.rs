@@ -59,6 +59,17 @@ struct Waiting {
 #[derive(Debug, Default)]
 struct KnownHash(u64);
 
+impl State {
+    /// Counts a job that was counted before, whatever the limits are. Returns the hash of its party.
+    fn count(&mut self, job: &Job) -> u64 {
+        let (party, bytes) = (party_of(job), job.work.body_bytes());
+        let (requests, party_bytes) = self.parties.entry(party).or_default();
+        (*requests, *party_bytes) = (*requests + 1, *party_bytes + bytes);
+        self.bytes += bytes;
+        party
+    }
+}
+
 impl Hasher for KnownHash {
     fn write(&mut self, bytes: &[u8]) {
         bytes.iter().for_each(|byte| self.0 = self.0.rotate_left(8) ^ u64::from(*byte));
@@ -127,11 +138,20 @@ impl JobQueue {
     pub(crate) fn put_back(&self, jobs: Vec<Job>) {
         let mut state = self.lock();
         for job in jobs.into_iter().rev() {
-            let (party, bytes) = (party_of(&job), job.work.body_bytes());
-            let (requests, party_bytes) = state.parties.entry(party).or_default();
-            (*requests, *party_bytes) = (*requests + 1, *party_bytes + bytes);
-            state.bytes += bytes;
+            let party = state.count(&job);
             state.jobs.push_front(Waiting { party, job });
+        }
+        self.length.store(state.jobs.len(), Ordering::Relaxed);
+        drop(state);
+        self.arrived.notify_one();
+    }
+
+    /// Puts jobs that were taken behind those that wait, in their order.
+    pub(crate) fn put_at_end(&self, jobs: Vec<Job>) {
+        let mut state = self.lock();
+        for job in jobs {
+            let party = state.count(&job);
+            state.jobs.push_back(Waiting { party, job });
         }
         self.length.store(state.jobs.len(), Ordering::Relaxed);
         drop(state);
@@ -278,6 +298,10 @@ mod tests {
     }
 
     fn sizes(jobs: Vec<Job>) -> Vec<usize> {
+        sizes_of(&jobs)
+    }
+
+    fn sizes_of(jobs: &[Job]) -> Vec<usize> {
         jobs.iter().map(|job| job.work.body_bytes()).collect()
     }
 
@@ -310,7 +334,12 @@ mod tests {
         queue.push(last).unwrap();
         queue.put_back(taken.split_off(1));
         assert_eq!(queue.len(), 3);
-        assert_eq!(sizes(queue.take().await.unwrap()), [2, 3, 4]);
+        let mut taken = queue.take().await.unwrap();
+        assert_eq!(sizes_of(&taken), [2, 3, 4]);
+        queue.put_back(taken.split_off(2));
+        queue.put_at_end(taken);
+        assert_eq!(queue.len(), 3);
+        assert_eq!(sizes(queue.take().await.unwrap()), [4, 2, 3], "behind the one that waits");
         assert_eq!(queue.len(), 0);
         assert!(queue.lock().parties.is_empty() && queue.lock().bytes == 0);
     }
