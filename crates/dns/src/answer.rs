@@ -44,8 +44,8 @@ pub(crate) enum Message {
     Truncated,
     /// The name does not exist.
     NoName,
-    /// The name has no such records.
-    NoRecords,
+    /// The name has no such records. Nor has the name for which it is an alias, if it is one.
+    NoRecords(Option<String>),
     /// The records.
     Records(SrvAnswer),
     /// Why there is no usable reply.
@@ -92,14 +92,14 @@ fn invalid() -> Message {
 
 /// The records of a name, or of the name for which it is an alias.
 fn records<'p>(packet: &'p Packet<'p>, asked: Name<'p>) -> Message {
-    let (mut owner, mut seconds) = (asked, u32::MAX);
+    let (mut owner, mut seconds, mut is_alias) = (asked, u32::MAX, false);
     for _ in 0..ALIASES_MAX {
         let alias = packet.answers.iter().find_map(|record| match &record.rdata {
             RData::CNAME(alias) if record.name == owner => Some((alias.0.clone(), record.ttl)),
             _ => None,
         });
         let Some((alias, ttl)) = alias else { break };
-        (owner, seconds) = (alias, seconds.min(ttl));
+        (owner, seconds, is_alias) = (alias, seconds.min(ttl), true);
     }
     let mut records = Vec::new();
     for record in packet.answers.iter().filter(|record| record.name == owner) {
@@ -110,7 +110,7 @@ fn records<'p>(packet: &'p Packet<'p>, asked: Name<'p>) -> Message {
         }
     }
     if records.is_empty() {
-        return Message::NoRecords;
+        return Message::NoRecords(is_alias.then(|| owner.to_string()));
     }
     Message::Records(SrvAnswer { records, time_to_live: Duration::from_secs(seconds.into()) })
 }
@@ -154,9 +154,11 @@ mod tests {
         let bytes = reply(vec![alias(NAME, "b.test", 5), alias("b.test", "c.test", 9), srv("c.test", 30, "d.test")]);
         let Message::Records(answer) = read(&bytes, 7, NAME) else { panic!() };
         assert_eq!((answer.records.len(), answer.time_to_live), (1, Duration::from_secs(5)));
-        // Aliases in a circle.
+        // Aliases in a circle, and one whose records are missing.
         let bytes = reply(vec![alias(NAME, "b.test", 5), alias("b.test", NAME, 5)]);
-        assert_eq!(read(&bytes, 7, NAME), Message::NoRecords);
+        assert_eq!(read(&bytes, 7, NAME), Message::NoRecords(Some(NAME.into())));
+        let bytes = reply(vec![alias(NAME, "b.test", 5), srv(NAME, 5, "c.test")]);
+        assert_eq!(read(&bytes, 7, NAME), Message::NoRecords(Some("b.test".into())));
     }
 
     #[test]
@@ -165,7 +167,7 @@ mod tests {
         assert_eq!(read(&bytes, 8, NAME), Message::Foreign);
         assert_eq!(read(&bytes, 7, "_other._tcp.cache.test"), Message::Foreign);
         assert_eq!(read(&query(7, NAME).unwrap(), 7, NAME), Message::Foreign);
-        assert_eq!(read(&reply(Vec::new()), 7, NAME), Message::NoRecords);
+        assert_eq!(read(&reply(Vec::new()), 7, NAME), Message::NoRecords(None));
         let with = |rcode| {
             let mut bytes = reply(Vec::new());
             bytes[3] |= rcode;

@@ -23,6 +23,14 @@ pub enum DnsError {
     /// The name exists, but has no SRV records.
     #[error("{0}: the name has no SRV records")]
     NoRecords(SocketAddr),
+    /// The name is an alias, and the reply has no SRV records of the other name.
+    #[error("{server}: the name is an alias of {alias:?}, and the reply has no SRV records of that name")]
+    NoRecordsOfAlias {
+        /// The address of the server.
+        server: SocketAddr,
+        /// The other name.
+        alias: String,
+    },
     /// The last DNS server that was asked sent no usable reply.
     #[error("{server}: {reason}")]
     Server {

@@ -79,7 +79,9 @@ impl Resolver {
         for name in self.full_names(name) {
             match self.ask(&name, &clock, end) {
                 // Only this shows that another name can be meant. After a failure, the next name could be a wrong one.
-                Err(error @ (DnsError::NoName(_) | DnsError::NoRecords(_))) => last = error,
+                Err(error @ (DnsError::NoName(_) | DnsError::NoRecords(_) | DnsError::NoRecordsOfAlias { .. })) => {
+                    last = error;
+                }
                 // Too long with this domain, so nobody can mean it.
                 Err(DnsError::Name) => {}
                 other => return other,
@@ -111,7 +113,8 @@ impl Resolver {
                 last = match message {
                     Message::Records(answer) => return Ok(answer),
                     Message::NoName => return Err(DnsError::NoName(server)),
-                    Message::NoRecords => return Err(DnsError::NoRecords(server)),
+                    Message::NoRecords(None) => return Err(DnsError::NoRecords(server)),
+                    Message::NoRecords(Some(alias)) => return Err(DnsError::NoRecordsOfAlias { server, alias }),
                     Message::Failure(reason) => DnsError::Server { server, reason },
                     Message::Foreign | Message::Truncated => {
                         DnsError::Server { server, reason: "sent no reply to the query".into() }

@@ -4,6 +4,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
+#[cfg(feature = "otlp")]
+#[path = "common/collector.rs"]
+mod collector;
 mod common;
 #[path = "common/random.rs"]
 mod random;
@@ -13,6 +16,13 @@ mod reference_keys;
 mod simulated_backend;
 #[path = "common/simulated_client.rs"]
 mod simulated_client;
+#[cfg(feature = "otlp")]
+#[path = "common/simulated_collector.rs"]
+mod simulated_collector;
+/// Without the feature, nothing is traced.
+#[cfg(not(feature = "otlp"))]
+#[path = "common/simulated_no_collector.rs"]
+mod simulated_collector;
 #[path = "common/simulated_coverage.rs"]
 mod simulated_coverage;
 #[path = "common/simulated_judge.rs"]
@@ -40,11 +50,13 @@ use proxy::{Config, Totals, start};
 use random::Random;
 use simulated_backend::SimulatedBackend;
 use simulated_client::{Plan, SimulatedClient, Tally};
+use simulated_collector::SimulatedCollector;
 use simulated_coverage::{drawn_commands, drawn_events, drawn_settings, possible_commands, possible_settings, rows};
 use simulated_judge::Judge;
 use simulated_log::SimulatedLog;
 use simulated_requests::{list_key, own_keys, shared_keys};
 use simulated_scenario::Scenario;
+use simulated_settings::Setting;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -86,7 +98,9 @@ fn play_before(backends: &[Vec<SimulatedBackend>], scenario: &Scenario, seed: u6
     let (promises, addresses) = (scenario.promises(), scenario.addresses(backends));
     let records = tempfile::tempdir().expect("a directory for records");
     let log = SimulatedLog::default();
-    let config = log.listen_to(scenario.setting.config(&addresses, records.path()));
+    let collector = SimulatedCollector::start(seed);
+    let configured = |setting: &Setting| collector.listen_to(log.listen_to(setting.config(&addresses, records.path())));
+    let config = configured(&scenario.setting);
     let mut proxy = Proxy::of(start(config, Clock::monotonic()).expect("the proxy starts"));
     let (mut all, mut before) = (Tally::default(), Totals { requests: 0, lost: 0, records: None });
     let address = proxy.address;
@@ -99,7 +113,7 @@ fn play_before(backends: &[Vec<SimulatedBackend>], scenario: &Scenario, seed: u6
         let clients: Vec<_> = scenario.clients.iter().map(run).collect();
         if let Some((moment, setting)) = &scenario.reload {
             std::thread::sleep(*moment);
-            before = go_on_with(&mut proxy, log.listen_to(setting.config(&addresses, records.path())));
+            before = go_on_with(&mut proxy, configured(setting));
         }
         clients.into_iter().map(|client| client.join().unwrap()).collect()
     });
@@ -110,6 +124,7 @@ fn play_before(backends: &[Vec<SimulatedBackend>], scenario: &Scenario, seed: u6
         judges.push(judge);
     }
     all_backends().for_each(SimulatedBackend::calm_down);
+    collector.calm_down();
     wait_for_rest(&proxy)?;
     let looks: Vec<_> = std::thread::scope(|scope| {
         let look = |(plan, judge): (&Plan, Judge)| {
@@ -123,6 +138,7 @@ fn play_before(backends: &[Vec<SimulatedBackend>], scenario: &Scenario, seed: u6
         all.add(&look?);
     }
     wait_for_rest(&proxy)?;
+    wait_for_spans(&proxy, &collector, scenario)?;
     let totals = proxy.stop();
     let requests = before.requests + totals.requests;
     // The proxy need not have read everything that a vanished client sent.
@@ -130,7 +146,7 @@ fn play_before(backends: &[Vec<SimulatedBackend>], scenario: &Scenario, seed: u6
     if before.lost + totals.lost != 0 || !counted.contains(&requests) {
         return Err(format!("{before:?} and {totals:?} of {all:?}"));
     }
-    let complaints = all_backends().map(SimulatedBackend::complaint).chain([log.complaint()]);
+    let complaints = all_backends().map(SimulatedBackend::complaint).chain([log.complaint(), collector.complaint()]);
     complaints.flatten().next().map_or(Ok(all), Err)
 }
 
@@ -164,6 +180,19 @@ fn wait_for_rest(proxy: &Proxy) -> Result<(), String> {
         std::thread::sleep(LOOK_AGAIN);
     }
     Err(format!("{left} although all clients have gone"))
+}
+
+/// Waits until every traced request is counted as sent, dropped or given up.
+fn wait_for_spans(proxy: &Proxy, collector: &SimulatedCollector, scenario: &Scenario) -> Result<(), String> {
+    let mut problem = None;
+    for _ in 0..LOOKS_MAX {
+        problem = collector.count_problem(scenario, &proxy.metrics());
+        if problem.is_none() {
+            return Ok(());
+        }
+        std::thread::sleep(LOOK_AGAIN);
+    }
+    problem.map_or(Ok(()), Err)
 }
 
 /// Runs the scenario of a seed. A panic of the proxy is a failure, too.

@@ -2,114 +2,24 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on has failed")]
 
+#[path = "common/collector.rs"]
+mod collector;
 mod common;
 
 use clock::{Clock, INTERVALS, unix_now};
+use collector::{Collector, Reply, status, took};
 use common::{Proxy, servers, until};
-use opentelemetry_proto::tonic::collector::trace::v1::{
-    ExportTracePartialSuccess, ExportTraceServiceRequest, ExportTraceServiceResponse,
-};
+use opentelemetry_proto::tonic::collector::trace::v1::{ExportTracePartialSuccess, ExportTraceServiceResponse};
 use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value::Value};
 use opentelemetry_proto::tonic::trace::v1::{Span, span::SpanKind};
 use prost::Message;
-use proxy::{Config, LogConfig, LogOutput, LoggedKeys, Stamps, TracesConfig};
+use proxy::{Config, LogConfig, LogOutput, LoggedKeys, Lookup, Stamps, TracesConfig};
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use testkit::{Client, Scripted};
-
-/// What a collector does with a message.
-#[derive(Clone, Debug)]
-enum Reply {
-    /// Sends these bytes, and closes the connection.
-    Bytes(Vec<u8>),
-    /// Reads nothing, and keeps the connection open.
-    Stall,
-    /// Closes the connection without a reply.
-    Close,
-}
-
-/// A collector that keeps all messages, accepted or not.
-struct Collector {
-    url: String,
-    messages: Arc<Mutex<Vec<ExportTraceServiceRequest>>>,
-    connections: Arc<AtomicUsize>,
-}
-
-fn status(line: &str, body: &[u8]) -> Reply {
-    let head = format!("HTTP/1.1 {line}\r\nContent-Length: {}\r\n\r\n", body.len());
-    Reply::Bytes([head.as_bytes(), body].concat())
-}
-
-impl Collector {
-    /// Replies to the message with this number, from 0.
-    fn start(reply: impl Fn(usize) -> Reply + Send + Sync + 'static) -> Collector {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}/v1/traces", listener.local_addr().unwrap());
-        let (messages, connections) = (Arc::<Mutex<Vec<_>>>::default(), Arc::<AtomicUsize>::default());
-        let collector = Collector { url, messages: messages.clone(), connections: connections.clone() };
-        let reply = Arc::new(reply);
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let (number, messages) = (connections.fetch_add(1, Ordering::SeqCst), messages.clone());
-                let reply = reply.clone();
-                std::thread::spawn(move || answer(stream, reply(number), &messages));
-            }
-        });
-        collector
-    }
-
-    fn accepting() -> Collector {
-        Collector::start(|_| status("200 OK", b""))
-    }
-
-    fn spans(&self) -> Vec<Span> {
-        let messages = self.messages.lock().unwrap().clone();
-        let resources = messages.into_iter().flat_map(|message| message.resource_spans);
-        resources.flat_map(|resource| resource.scope_spans).flat_map(|scope| scope.spans).collect()
-    }
-
-    /// The spans of requests, without those of stages and legs.
-    fn requests(&self) -> Vec<Span> {
-        self.spans().into_iter().filter(|span| span.kind() == SpanKind::Server).collect()
-    }
-
-    /// Waits until spans of this many requests have arrived.
-    fn expect(&self, requests: usize) -> Vec<Span> {
-        until("the spans have arrived", || self.requests().len() >= requests);
-        self.requests()
-    }
-}
-
-/// Reads one message, keeps it, and replies.
-fn answer(mut stream: TcpStream, reply: Reply, messages: &Mutex<Vec<ExportTraceServiceRequest>>) {
-    let Reply::Bytes(reply) = reply else {
-        if matches!(reply, Reply::Stall) {
-            std::thread::sleep(Duration::from_secs(120));
-        }
-        return;
-    };
-    let mut reader = BufReader::new(stream.try_clone().unwrap());
-    let mut head = Vec::new();
-    loop {
-        let mut line = String::new();
-        if reader.read_line(&mut line).unwrap() <= 2 {
-            break;
-        }
-        head.push(line.trim_end().to_ascii_lowercase());
-    }
-    assert_eq!(head[0], "post /v1/traces http/1.1");
-    assert!(head.contains(&"content-type: application/x-protobuf".into()), "{head:?}");
-    let length = head.iter().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
-    let mut body = vec![0; length.parse().unwrap()];
-    reader.read_exact(&mut body).unwrap();
-    messages.lock().unwrap().push(ExportTraceServiceRequest::decode(&*body).unwrap());
-    // The proxy may have gone away.
-    let _ = stream.write_all(&reply);
-}
 
 /// Every request is traced, unless the test changes it.
 fn traces(url: &str) -> Option<TracesConfig> {
@@ -131,15 +41,21 @@ fn counter(proxy: &Proxy, name: &str) -> u64 {
     line.unwrap_or_else(|| panic!("{name} is not in {page}")).parse().unwrap()
 }
 
+/// Changes the tracing, and waits until the thread of the earlier configuration has ended or is given up.
+fn reload(proxy: &mut Proxy, traces: Option<TracesConfig>) {
+    let running = proxy.running.as_mut().unwrap();
+    let config = Config { traces, ..running.config().clone() };
+    let new = running.reload(config).unwrap();
+    let mut old = std::mem::replace(running, new);
+    old.wait_for_clients(|| false);
+    old.stop().unwrap();
+}
+
 /// Gets a key so many times. Every reply must come, whatever the collector does.
 fn get(client: &mut Client, count: usize) {
     for _ in 0..count {
         client.ask("get a\r\n", "END\r\n");
     }
-}
-
-fn took(span: &Span) -> u64 {
-    span.end_time_unix_nano - span.start_time_unix_nano
 }
 
 fn attributes(of: &[KeyValue]) -> HashMap<&str, String> {
@@ -309,11 +225,21 @@ fn a_collector_that_is_busy_gets_the_same_spans_again_when_it_has_asked_for_them
 fn spans_that_a_collector_refuses_are_given_up_and_rejected_ones_are_counted() {
     let partial = ExportTracePartialSuccess { rejected_spans: 2, error_message: "too old".into() };
     let partial = ExportTraceServiceResponse { partial_success: Some(partial) }.encode_to_vec();
+    let chunked = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n", partial.len());
+    let accepted = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
     for (reply, [exported, failed, rejected]) in [
         (status("400 Bad Request", b"no"), [0, 1, 0]),
         (status("301 Moved\r\nLocation: http://a/", b""), [0, 1, 0]),
         (status("200 OK", &partial), [1, 0, 2]),
         (status("200 OK", b"\xff garbage"), [1, 0, 0]),
+        (Reply::Bytes([&b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"[..], &partial].concat()), [1, 0, 2]),
+        (Reply::Bytes([chunked.as_bytes(), &partial, b"\r\n0\r\n\r\n"].concat()), [1, 0, 2]),
+        (
+            Reply::Bytes(
+                [&b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Hints\r\nLink: a\r\n\r\n"[..], accepted].concat(),
+            ),
+            [1, 0, 0],
+        ),
         (Reply::Bytes(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000000\r\n\r\n".into()), [1, 0, 0]),
         (Reply::Bytes(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\ncut".into()), [1, 0, 0]),
     ] {
@@ -398,6 +324,39 @@ fn without_a_collector_every_request_is_answered() {
 }
 
 #[test]
+fn an_address_that_never_answers_leaves_time_for_the_next_one() {
+    let collector = Collector::accepting();
+    let real = collector.address;
+    // The kernel drops further connections to a listener whose queue is full.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    rustix::net::listen(&silent, 0).unwrap();
+    let address = silent.local_addr().unwrap();
+    let connect = |_| TcpStream::connect_timeout(&address, Duration::from_millis(300)).ok();
+    let _waiting: Vec<TcpStream> = (0..10).map_while(connect).collect();
+    let proxy = Proxy::before(servers(1), |config| {
+        with_traces("http://collector.test:4318/v1/traces")(config);
+        config.transport.lookup = Lookup::new(move |_| Ok::<Vec<SocketAddr>, _>(vec![address, real]));
+    });
+    get(&mut proxy.client(), 1);
+    until("the second address has the spans", || counter(&proxy, "traces_exported") == 1);
+    assert_eq!((counter(&proxy, "trace_attempts_failed"), collector.requests().len()), (0, 1));
+}
+
+#[test]
+fn requests_that_are_left_at_a_reload_are_counted_as_given_up() {
+    let stalled = Collector::start(|_| Reply::Stall);
+    let mut proxy = proxy(&stalled.url);
+    let mut client = proxy.client();
+    get(&mut client, 1);
+    until("the first message is sent", || stalled.connections.load(Ordering::SeqCst) == 1);
+    get(&mut client, 30);
+    reload(&mut proxy, None);
+    get(&mut client, 1);
+    let counts = ["traces_exported", "traces_dropped", "traces_failed"].map(|name| counter(&proxy, name));
+    assert_eq!(counts, [0, 0, 31]);
+}
+
+#[test]
 fn what_is_left_is_sent_when_the_proxy_stops() {
     let collector = Collector::accepting();
     let proxy = proxy(&collector.url);
@@ -413,14 +372,6 @@ fn what_is_left_is_sent_when_the_proxy_stops() {
 fn a_reload_sends_later_spans_to_another_collector_and_the_counters_continue() {
     let (first, second) = (Collector::accepting(), Collector::accepting());
     let mut proxy = proxy(&first.url);
-    let reload = |proxy: &mut Proxy, traces: Option<TracesConfig>| {
-        let running = proxy.running.as_mut().unwrap();
-        let config = Config { traces, ..running.config().clone() };
-        let new = running.reload(config).unwrap();
-        let mut old = std::mem::replace(running, new);
-        old.wait_for_clients(|| false);
-        old.stop().unwrap();
-    };
     let mut client = proxy.client();
     get(&mut client, 2);
     reload(&mut proxy, traces(&second.url).map(|traces| TracesConfig { service: "other".into(), ..traces }));

@@ -52,12 +52,14 @@ impl Traces {
     /// Ends the thread when it has sent all spans. The loops must have ended. A collector that takes too long is given up.
     pub(crate) fn end(self) {
         let Traces { queue, thread, stop, ended } = self;
+        let counters = queue.counters();
         drop((queue, stop));
         let ended = ended.into_inner().unwrap_or_else(PoisonError::into_inner);
         if ended.recv_timeout(END_WAIT) == Err(RecvTimeoutError::Disconnected) {
             // A panic of the thread does not fail the proxy's orderly end.
             let _ = thread.join();
         }
+        counters.close();
     }
 }
 

@@ -172,6 +172,10 @@ pub(crate) fn drawn_events(scenarios: &[Scenario]) -> BTreeSet<&'static str> {
             ),
             ("a server closes the connection with requests in flight", backends().any(|faults| faults.one_in > 0)),
             ("a server sends an invalid reply", backends().any(|faults| faults.one_in > 0)),
+            (
+                "a collector of spans is busy, silent or wrong",
+                scenario.settings().any(|setting| setting.file.traces.is_some()),
+            ),
             ("reload", reload.is_some()),
             ("reload that renames the pools", reload.is_some_and(|setting| setting.has_new_names())),
             ("reload that writes addresses in another way", reload.is_some_and(|setting| setting.has_new_addresses())),

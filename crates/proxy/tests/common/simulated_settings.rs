@@ -174,6 +174,19 @@ fn log(file: &mut ProxyFile, random: &mut Random) {
         file.slow_requests = Some(random.choose(&[Duration::from_nanos(1), Duration::from_millis(20)]));
         file.slow_requests_per_second = Some(random.choose(&[1, 100, 100_000]));
     }
+    traces(file, random);
+}
+
+/// Half of the proxies with stamps send spans, to a collector whose address is not known yet.
+fn traces(file: &mut ProxyFile, random: &mut Random) {
+    if file.stamps == Some(Stamps::Off) || random.one_in(2) {
+        return;
+    }
+    file.traces = Some("http://127.0.0.1:1/v1/traces".into());
+    file.traces_sample = Some(random.choose(&[1, 1, 10]));
+    file.traces_queue = Some(random.choose(&[2048, 2048, 20]));
+    file.traces_keys = Some(random.choose(&[LoggedKeys::Plain, LoggedKeys::Hashed, LoggedKeys::Hidden]));
+    file.traces_service = random.one_in(2).then(|| "simulation".into());
 }
 
 /// The times of the published faults of writers and workers. Half of the proxies have none.

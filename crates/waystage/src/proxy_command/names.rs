@@ -42,6 +42,10 @@ struct Name {
     /// How long the answer may be used, if it says so.
     time_to_live: Option<Duration>,
     is_looked_up: bool,
+    /// Whether the lookup that runs may have the state of before a reload that was requested since. Then another one follows.
+    is_outdated: bool,
+    /// Dropped when the answer is there.
+    waits: Vec<Sender<()>>,
     /// Whether the answer of a lookup that still runs is dropped.
     is_forgotten: bool,
 }
@@ -68,7 +72,7 @@ impl Names {
         let (waits, receiver) = channel();
         let has_answer = |name: &Question| self.lock().get(name).is_some_and(|name| name.answer.is_some());
         let missing = names.iter().filter(|name| is_forced || !has_answer(name));
-        missing.for_each(|name| self.begin(name, Some(waits.clone())));
+        missing.for_each(|name| self.begin(name, Some((&waits, is_forced))));
         drop(waits);
         // Nothing is sent. The wait ends when all threads have dropped their senders.
         let _ = receiver.recv_timeout(WAIT);
@@ -86,25 +90,40 @@ impl Names {
         });
     }
 
-    /// Looks a name up on another thread, unless a lookup of it still runs. The thread drops `waits` after it has stored the answer.
-    pub(super) fn begin(&self, name: &Question, waits: Option<Sender<()>>) {
+    /// Looks a name up on another thread, unless a lookup of it still runs. The thread drops a clone of `waits` after it has stored the
+    /// answer. If the lookup is forced, one that still runs is repeated, because the records may have changed since it began.
+    pub(super) fn begin(&self, name: &Question, waits: Option<(&Sender<()>, bool)>) {
         let mut known = self.lock();
         let entry = known.entry(name.clone()).or_default();
         entry.is_forgotten = false;
+        let is_forced = waits.is_some_and(|(_, is_forced)| is_forced);
+        if !entry.is_looked_up || is_forced {
+            entry.waits.extend(waits.map(|(waits, _)| waits.clone()));
+        }
         if entry.is_looked_up {
+            entry.is_outdated |= is_forced;
             return;
         }
         let (all, own) = (self.clone(), name.clone());
-        let spawned = Builder::new().name("lookup".into()).spawn(move || {
-            let (answer, time_to_live) = all.ask(&own);
-            let mut known = all.lock();
-            let entry = known.entry(own).or_default();
-            (entry.is_looked_up, entry.time_to_live) = (false, time_to_live);
-            entry.answer = (!entry.is_forgotten).then_some(answer);
-            drop(known);
-            drop(waits);
-        });
+        let spawned = Builder::new().name("lookup".into()).spawn(move || while !all.store_answer(&own) {});
         entry.is_looked_up = spawned.is_ok();
+        if spawned.is_err() {
+            entry.waits.clear();
+        }
+    }
+
+    /// Looks a name up, and stores the answer. Returns false if it must be looked up again.
+    fn store_answer(&self, name: &Question) -> bool {
+        let (answer, time_to_live) = self.ask(name);
+        let mut known = self.lock();
+        let entry = known.entry(name.clone()).or_default();
+        if std::mem::take(&mut entry.is_outdated) {
+            return false;
+        }
+        (entry.is_looked_up, entry.time_to_live) = (false, time_to_live);
+        entry.answer = (!entry.is_forgotten).then_some(answer);
+        entry.waits.clear();
+        true
     }
 
     /// Looks a name up, on this thread.
@@ -147,6 +166,26 @@ mod tests {
         assert_eq!(shown(&["[fe80::2]:1", "[fe80::1]:1"]), ["[fe80::1]:1", "[fe80::2]:1"]);
         assert_eq!(read(&[]), Err("it has no address".into()));
     }
+
+    #[test]
+    fn a_reload_does_not_use_the_answer_of_a_lookup_that_began_before_it() {
+        let (answers, answer) = channel::<SocketAddr>();
+        let answer = Mutex::new(answer);
+        let names = Names::new(Lookup::new(move |_| Ok(vec![answer.lock().unwrap().recv().unwrap()])));
+        let question = Question::Addresses("cache.test:1".parse().unwrap());
+        names.begin(&question, None);
+        let (reloading, asked) = (names.clone(), question.clone());
+        let reload = std::thread::spawn(move || reloading.look_up(&[asked], true));
+        while !names.lock()[&question].is_outdated {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let [before, after] = ["10.0.0.1:1", "10.0.0.2:1"].map(|text| text.parse::<SocketAddr>().unwrap());
+        answers.send(before).unwrap();
+        answers.send(after).unwrap();
+        reload.join().unwrap();
+        assert_eq!(names.answer(&question), Ok(vec![ServerConfig::new("10.0.0.2:1")]));
+    }
+
     #[test]
     fn records_are_looked_up_when_they_expire_within_bounds() {
         let records = |ttl| testkit::DnsReply::Records(vec![(0, 1, 1, "a.test".into())], ttl);

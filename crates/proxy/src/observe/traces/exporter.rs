@@ -85,8 +85,10 @@ impl Exporter {
                     break;
                 }
                 let count = batch.len() as u64;
-                let counter = if self.export(batch) { &self.counters.exported } else { &self.counters.failed };
-                counter.fetch_add(count, Ordering::Relaxed);
+                let is_delivered = self.export(batch);
+                if !self.counters.finish(count, is_delivered) {
+                    return;
+                }
                 // While the collector wants no spans, requests wait in the queue.
                 self.rest(self.quiet_until.after(self.clock.now()));
             }
@@ -103,7 +105,7 @@ impl Exporter {
         drop(batch);
         loop {
             let now = self.clock.now();
-            if now < self.quiet_until || now >= self.ends_at {
+            if now < self.quiet_until || now >= self.ends_at || self.counters.is_closed() {
                 // The proxy has stopped, and does not wait for a collector that is away.
                 return false;
             }

@@ -3,6 +3,7 @@
 use crate::config::{LoggedKeys, TracesConfig};
 use crate::observe::ended_request::EndedRequest;
 use crate::observe::traces::counters::TraceCounters;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -33,6 +34,11 @@ impl TraceQueue {
         let (sender, receiver) = sync_channel(most);
         (TraceQueue { sender, counters }, receiver)
     }
+
+    /// The counters of its requests.
+    pub(crate) fn counters(&self) -> Arc<TraceCounters> {
+        self.counters.clone()
+    }
 }
 
 impl TraceSampler {
@@ -41,7 +47,8 @@ impl TraceSampler {
         let mut sampler = TraceSampler {
             sample: config.sample.into(),
             left: 0,
-            random: index as u64,
+            // Another sequence after each reload: a constant first gap would favour the same request each time.
+            random: RandomState::new().hash_one(index),
             shows_keys: config.keys != LoggedKeys::Hidden,
             queue,
         };
@@ -66,9 +73,10 @@ impl TraceSampler {
 
     /// Adds a request to the queue, or drops it. Never waits.
     pub(crate) fn add(&self, request: EndedRequest) {
-        if self.queue.sender.try_send(Box::new(request)).is_err() {
-            self.queue.counters.dropped.fetch_add(1, Ordering::Relaxed);
-        }
+        let TraceQueue { sender, counters } = &self.queue;
+        let is_queued = sender.try_send(Box::new(request)).is_ok();
+        let counter = if is_queued { &counters.queued } else { &counters.dropped };
+        counter.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The number of requests until the next one that is traced: from 1 to 2 N - 1 with equal probability, so N on average. With a

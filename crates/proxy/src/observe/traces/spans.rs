@@ -167,7 +167,12 @@ impl Spans {
     }
 
     fn request_attributes(&self, request: &EndedRequest) -> Vec<KeyValue> {
-        let mut attributes = common(request, request.outcome, request.hits, request.request_bytes, request.reply_bytes);
+        let mut attributes = common(request, request.request_bytes);
+        attributes.extend(result(request.outcome, request.hits, request.reply_bytes));
+        // A batch of one is no batch.
+        if request.keys > 1 {
+            attributes.push(number("db.operation.batch.size", request.keys));
+        }
         attributes.extend([
             number("waystage.connection", request.connection),
             number("waystage.sequence", request.sequence),
@@ -192,27 +197,31 @@ pub(crate) fn rejected_spans(body: &[u8]) -> u64 {
 }
 
 /// The attributes of a request and of its legs.
-fn common(request: &EndedRequest, outcome: Outcome, hits: u16, request_bytes: u32, reply_bytes: u32) -> Vec<KeyValue> {
-    let mut attributes = vec![
+fn common(request: &EndedRequest, request_bytes: u32) -> Vec<KeyValue> {
+    vec![
         text("db.system.name", "memcached"),
         text("db.operation.name", request.verb.name()),
+        number("waystage.request_bytes", request_bytes),
+    ]
+}
+
+/// The attributes of a request or a leg that has ended.
+fn result(outcome: Outcome, hits: u16, reply_bytes: u32) -> impl Iterator<Item = KeyValue> {
+    let error = (outcome != Outcome::Answered).then(|| text("error.type", outcome.name()));
+    let known = [
         text("waystage.outcome", outcome.name()),
         number("waystage.hits", hits),
-        number("waystage.request_bytes", request_bytes),
         number("waystage.reply_bytes", reply_bytes),
     ];
-    // A batch of one is no batch.
-    if request.keys > 1 {
-        attributes.push(number("db.operation.batch.size", request.keys));
-    }
-    if outcome != Outcome::Answered {
-        attributes.push(text("error.type", outcome.name()));
-    }
-    attributes
+    known.into_iter().chain(error)
 }
 
 fn leg_attributes(request: &EndedRequest, leg: &EndedLeg, backend: Option<&TracedBackend>) -> Vec<KeyValue> {
-    let mut attributes = common(request, leg.outcome, leg.hits, leg.request_bytes, leg.reply_bytes);
+    let mut attributes = common(request, leg.request_bytes);
+    // Of a leg without a reply, nobody knows how it would have ended.
+    if leg.answered.is_set() || leg.outcome != Outcome::Answered {
+        attributes.extend(result(leg.outcome, leg.hits, leg.reply_bytes));
+    }
     if let Some(TracedBackend { pool, host, port }) = backend {
         attributes.push(text("waystage.pool", pool.as_str()));
         attributes.push(text("server.address", host.as_str()));
@@ -327,6 +336,8 @@ mod tests {
         assert_eq!(clients.iter().map(|span| took(span)).collect::<Vec<_>>(), [3500, 5900]);
         assert_eq!((clients[0].name.as_str(), clients[1].name.as_str()), ("get 10.0.0.1:11211", "get [::1]:11212"));
         assert!(clients[0].status.is_none() && clients[1].status.as_ref().unwrap().code == 2);
+        // The number of keys is that of the whole request, of which a leg may have a part.
+        assert_eq!(value(clients[0], "db.operation.batch.size"), None);
         for (key, expected) in [("server.address", "10.0.0.1"), ("server.port", "11211"), ("waystage.took_us", "1.5")] {
             assert_eq!(value(clients[0], key).as_deref(), Some(expected));
         }
@@ -370,6 +381,8 @@ mod tests {
         let spans = spans_of(request(vec![never, late]), LoggedKeys::Hidden);
         let clients: Vec<&Span> = spans.iter().filter(|span| span.kind == i32::from(SpanKind::Client)).collect();
         assert_eq!((clients[0].name.as_str(), clients[1].name.as_str()), ("get /run/a", "get"));
+        let ended = |name| [clients[0], clients[1]].map(|span| value(span, name).is_some());
+        assert_eq!(["waystage.outcome", "error.type", "waystage.hits"].map(ended), [[true, false]; 3]);
         for span in clients {
             assert!(span.start_time_unix_nano <= span.end_time_unix_nano);
             assert_eq!(value(span, "waystage.is_unanswered").as_deref(), Some("true"));
