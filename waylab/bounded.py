@@ -67,7 +67,11 @@ def read_toml(path: Path) -> dict[str, Any]:
         FileNotFoundError: when there is no such file.
         UnreadableError: when it cannot be read, is no TOML, too large, too deep, or a key has too many parts.
     """
-    text = read_text(path, TOML_BYTES_MAX)
+    return parse_toml(read_text(path, TOML_BYTES_MAX))
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """Parse a TOML text as `read_toml` does, with the same errors."""
     long = _LONG_KEY.search(text)
     if long is not None:
         line = text.count("\n", 0, long.start()) + 1

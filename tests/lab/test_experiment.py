@@ -1,6 +1,9 @@
 """`waylab.experiment`: a specification in code is the one of the TOML file, and its mistakes are one line."""
 
+import contextlib
+import signal
 import threading
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +15,9 @@ from waylab.run import InterruptedRunError
 from waylab.runfolder.files import read_run
 from waylab.spec import read_spec
 
+EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+# The files of `studies` are lists of specifications, and those of `models` are models.
+SPECS = sorted(path for path in EXPERIMENTS.rglob("*.toml") if path.parent.name not in ("studies", "models"))
 STATED = {
     "name": "in-code",
     "question": "Is <b>it</b> the same?",
@@ -48,9 +54,40 @@ def nested(depth):
     return value
 
 
+@pytest.mark.parametrize("text", ["Is it 😀?", "é\u2028 \x85 e", 'a\nb\t"c"\\ \x7f \x00', "𝔘"])
+def test_every_text_is_saved_and_read_back(tmp_path, text):
+    experiment = waylab.experiment(
+        **STATED | {"question": text}, factors={"arm": {text: {"clients": 1}, "other": {"clients": 2}}}
+    )
+    saved = read_spec(experiment.save(tmp_path / "saved.toml"))
+    assert saved == experiment.spec and saved.question == text
+    assert [level.label for level in saved.factors[0].levels] == [text, "other"]
+
+
+@pytest.mark.parametrize("path", SPECS, ids=lambda path: path.relative_to(EXPERIMENTS).as_posix())
+def test_every_shipped_specification_can_be_built_in_code(path, tmp_path):
+    spec = read_spec(path)
+    experiment = waylab.experiment(**{"name": spec.name} | tomllib.loads(path.read_text()))
+    assert experiment.spec == spec
+    assert read_spec(experiment.save(tmp_path / "saved.toml")) == spec
+
+
+@pytest.mark.parametrize("name", ["trial", "order", "block", "seed", "expected_s"])
+def test_a_factor_hides_no_column_of_the_plan(name):
+    plan = made(factors={name: {"a": {"clients": 1}, "b": {"clients": 2}}}, design={"blocks": 2}).plan
+    assert list(plan.columns) == ["trial", "order", "block", f"factor_{name}", "seed", "expected_s"]
+    assert set(plan["block"]) == {1, 2} and set(plan[f"factor_{name}"]) == {"a", "b"}
+
+
 @pytest.mark.parametrize(
     ("sections", "message"),
     [
+        ({"factors": {"arm": {1: {"clients": 2}, "1": {"clients": 3}}}}, "factors.arm has the key 1 twice"),
+        ({"load": {"clients": 10**5000}}, "load.clients is a number with thousands of digits"),
+        ({"load": {"test_time_s": np.float64}}, "load.test_time_s = \"<class 'numpy.float64'>\""),
+        ({"gates": {"reason": "a\ud800b"}}, "gates.reason has the character U+D800"),
+        ({"factors": {"arm": {"\ud800": {"clients": 2}}}}, "factors.arm has the character U+D800"),
+        ({"scales": {"quick": {"blocks": 1}}}, "scales is not a key; did you mean scale?"),
         ({"load": {"test_tim_s": 1.0}}, "test_time_s"),
         ({"lod": {}}, "load"),
         ({"load": {"clients": None}}, "load.clients = 'None': should be text"),
@@ -64,7 +101,7 @@ def nested(depth):
 def test_a_mistake_is_one_line(sections, message):
     with pytest.raises(waylab.LabError, match=r"^experiment: ") as found:
         made(**sections)
-    assert message in str(found.value) and "\n" not in str(found.value)
+    assert message in str(found.value) and "\n" not in str(found.value) and len(str(found.value)) < 1000
 
 
 def test_a_model_that_does_not_exist_is_refused():
@@ -89,6 +126,54 @@ def test_an_interrupted_run_says_how_to_continue(fake, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "run_campaign", interrupted)
     with pytest.raises(waylab.LabError, match="waylab run --resume"):
         made(factors={"clients": [1]}).run(tmp_path, quiet=True)
+
+
+@pytest.mark.parametrize("step", ["run_campaign", "conclude"])
+def test_control_c_at_any_step_says_how_to_continue(fake, tmp_path, monkeypatch, step):
+    def interrupted(*_, **__):
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(module, step, interrupted)
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(waylab.LabError, match=r"stopped; continue with: waylab run --resume .*-in-code"):
+        made(load={"test_time_s": 1.0}, factors={"clients": [1]}, design={"blocks": 1}).run(
+            tmp_path, quiet=True
+        )
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_an_interrupt_that_python_dropped_stops_the_run(fake, tmp_path, monkeypatch):
+    """Python prints and drops an exception that is raised in a finaliser."""
+    whole = module.run_campaign
+
+    def interrupted(campaign, console, interrupt, *others):
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        whole(campaign, console, interrupt, *others)
+
+    monkeypatch.setattr(module, "run_campaign", interrupted)
+    with pytest.raises(waylab.LabError, match="waylab run --resume"):
+        made(load={"test_time_s": 1.0}, factors={"clients": [1]}, design={"blocks": 1}).run(
+            tmp_path, quiet=True
+        )
+
+
+def test_two_experiments_of_one_name_keep_their_own_specification(fake, tmp_path, monkeypatch):
+    """Another program may replace the file NAME.toml at any moment."""
+    mine, other = (
+        made(load={"test_time_s": 1.0}, factors={"clients": [n]}, design={"blocks": 1}) for n in (1, 2)
+    )
+    saved = type(mine).save
+
+    def save(self, path):
+        found = saved(self, path)
+        saved(other, path)
+        return found
+
+    monkeypatch.setattr(type(mine), "save", save)
+    run = mine.run(tmp_path, quiet=True)
+    assert set(run.trials["clients"]) == {1}
+    assert (run.directory / "spec.toml").read_text() == mine.text
 
 
 def test_it_runs_in_the_main_thread_only(tmp_path):

@@ -190,12 +190,50 @@ def test_stage_times_are_increases_over_all_processes():
         (["localhost:8080"], {"Origin": "http://evil.example"}, 403),
         (["localhost:8080"], {"Origin": "http://localhost:8081"}, 403),
         (["localhost:8080"], {"Origin": "null"}, 403),
+        # Images, frames and scripts of other pages have no origin.
+        (["localhost:8080"], {"Sec-Fetch-Site": "same-origin"}, 200),
+        (["localhost:8080"], {"Sec-Fetch-Site": "none"}, 200),
+        (["localhost:8080"], {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": "image"}, 403),
+        (["localhost:8080"], {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Dest": "iframe"}, 403),
+        (["localhost:8080"], {"Sec-Fetch-Site": "cross-site"}, 403),
     ],
 )
 def test_only_pages_of_this_machine_are_answered(server, host, headers, status):
     for path in ("/", "/events") if status != 200 else ("/",):
         found, content = get(server.address, path, host, **headers)
         assert found == status and ("Is the lab right?" not in content)
+
+
+def test_a_link_on_another_page_opens_the_page_and_nothing_else(server):
+    linked = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+    assert get(server.address, "/", **linked)[0] == 200
+    assert get(server.address, "/report.html", **linked)[0] == 403
+    events = Events(server.address, **linked)
+    assert events.status == 403
+    events.close()
+
+
+def test_an_image_of_another_page_takes_no_place(server):
+    """Otherwise a page that was open in the same browser could keep the pages of the user away."""
+    pages = [Events(server.address, **{"Sec-Fetch-Site": "cross-site"}) for _ in range(3)]
+    assert [page.status for page in pages] == [403] * 3 and server.pages.taken == 0
+    for page in pages:
+        page.close()
+
+
+@pytest.mark.parametrize("path", ["http://[::1/", "//[", "http://[/?x", "*", "%00"])
+def test_a_path_that_is_no_address_is_not_found(server, path):
+    assert get(server.address, path)[0] == 404
+
+
+def test_the_head_of_a_page_can_be_requested(server):
+    parts = urlsplit(server.address)
+    for path, status in (("/", 200), ("/events", 200), ("/run.json", 404)):
+        with socket.create_connection((parts.hostname, parts.port), timeout=TIMEOUT_S) as client:
+            client.sendall(f"HEAD {path} HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
+            head, end, body = b"".join(iter(lambda: client.recv(65536), b"")).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.0 %d " % status) and end and not body
+    assert server.pages.taken == 0
 
 
 def test_other_paths_and_methods_are_refused(server):

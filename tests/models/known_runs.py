@@ -27,10 +27,13 @@ def settings(clients: int, servers: int, **others: object) -> ModelSettings:
 
 
 @cache
-def true_rate_per_s(clients: int, servers: int, think_s: float = 0.0) -> float:
-    """Exact throughput."""
-    demands = {"load": LOAD_S, "proxy": PROXY_S} | {
-        f"server {place}": BACKEND_S / servers for place in range(servers)
+def true_rate_per_s(
+    clients: int, servers: int, think_s: float = 0.0, proxy_s: float = PROXY_S, unequal: bool = False
+) -> float:
+    """Exact throughput; the first of `unequal` servers has twice the keys of each other one."""
+    parts = [2.0 if unequal and not place else 1.0 for place in range(servers)]
+    demands = {"load": LOAD_S, "proxy": proxy_s} | {
+        f"server {place}": BACKEND_S * part / sum(parts) for place, part in enumerate(parts)
     }
     return solve(
         closed_network(demands, population=clients, think_s=DELAY_S + think_s)
@@ -45,9 +48,13 @@ def measured(
     *,
     block: int = 1,
     slower: float = 0.0,
+    slower_proxy: float = 0.0,
+    unequal: bool = False,
 ) -> TrialObservation:
-    """A trial with noise, in a block in which everything takes longer by the factor exp(`slower`)."""
-    rate = true_rate_per_s(one.clients, one.servers, one.think_s * math.exp(-slower))
+    """A trial with noise, in a block in which everything takes longer by exp(`slower`), and the proxy more."""
+    rate = true_rate_per_s(
+        one.clients, one.servers, one.think_s * math.exp(-slower), PROXY_S * math.exp(slower_proxy), unequal
+    )
     rate *= math.exp(noise * random.standard_normal() - slower)
     response_s = one.clients / rate - one.think_s
 
@@ -64,5 +71,9 @@ def measured(
         throughput_per_s=rate,
         response_s=response_s,
         responses_s={"all": response_s},
-        cpu_s={"load": cpu(LOAD_S), "proxy": cpu(PROXY_S), "backends": cpu(BACKEND_S)},
+        cpu_s={
+            "load": cpu(LOAD_S),
+            "proxy": cpu(PROXY_S * math.exp(slower_proxy)),
+            "backends": cpu(BACKEND_S),
+        },
     )

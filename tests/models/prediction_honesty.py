@@ -12,7 +12,7 @@ import numpy as np
 from known_runs import measured, settings
 
 from waylab.fit.layered import LayeredModel
-from waylab.fit.observations import TrialObservation, pooled
+from waylab.fit.observations import ModelSettings, TrialObservation, pooled
 from waylab.predict.runs import fit_runs
 
 # Clients and servers. Between the calibrated configurations, and beyond in clients, in servers or in both.
@@ -30,19 +30,24 @@ class Run:
     blocks: int
     clients: Sequence[int] = (2, 8, 32)
     think_s: float = 0.0
+    # What the model does not have: blocks that drift, blocks in which only the proxy is slower, unequal servers.
+    drifts: bool = False
+    proxy_only: bool = False
+    unequal: bool = False
 
     def made(self, seed: int) -> tuple[list[TrialObservation], dict[str, list[TrialObservation]]]:
         """Trials to learn from, and a later trial of each configuration to predict, by part."""
         random = np.random.default_rng([seed, self.blocks])
         slower = self.between_blocks * random.standard_normal(self.blocks + 1)
+        if self.drifts:
+            slower = np.cumsum(slower)
+
+        def trial(one: ModelSettings, block: int, effect: float) -> TrialObservation:
+            effects = {"slower_proxy": effect} if self.proxy_only else {"slower": effect}
+            return measured(one, random, self.noise, block=block, unequal=self.unequal, **effects)
+
         known = [
-            measured(
-                settings(clients, servers, think_s=self.think_s),
-                random,
-                self.noise,
-                block=block,
-                slower=float(slower[block]),
-            )
+            trial(settings(clients, servers, think_s=self.think_s), block, float(slower[block]))
             for block in range(self.blocks)
             for servers in (1, 3)
             for clients in self.clients
@@ -50,12 +55,10 @@ class Run:
         # Every trial that is predicted is in a block of its own.
         later = {
             part: [
-                measured(
+                trial(
                     settings(*one, think_s=self.think_s),
-                    random,
-                    self.noise,
-                    block=1000 + place,
-                    slower=self.between_blocks * random.standard_normal(),
+                    1000 + place,
+                    float(slower[-1]) if self.drifts else self.between_blocks * random.standard_normal(),
                 )
                 for place, one in enumerate(sizes)
             ]
@@ -73,6 +76,12 @@ RUNS = {
     "noise 2 %, blocks 5 %, six blocks": Run(0.02, 0.05, 6),
     "noise 5 %, blocks 3 %, think time 0.2 ms, three blocks": Run(0.05, 0.03, 3, think_s=2e-4),
     "noise 2 %, blocks 2 %, three blocks, idle trials only": Run(0.02, 0.02, 3, (1, 2, 4)),
+    "noise 2 %, blocks 3 % that drift, four blocks": Run(0.02, 0.03, 4, drifts=True),
+    "noise 2 %, blocks in which only the proxy differs by 6 %, four blocks": Run(
+        0.02, 0.06, 4, proxy_only=True
+    ),
+    "noise 2 %, blocks 2 %, a server with twice the keys, three blocks": Run(0.02, 0.02, 3, unequal=True),
+    "noise 2 %, blocks 3 %, one block": Run(0.02, 0.03, 1),
 }
 
 

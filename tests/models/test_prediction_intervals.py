@@ -55,6 +55,20 @@ def test_one_block_leaves_the_variation_of_blocks_to_the_prior():
     assert (alone.trial, alone.block) == (0, 0)
 
 
+def test_trials_that_do_not_show_the_variation_of_blocks_are_flagged(differing_blocks):
+    def flags(trials):
+        found = fit_runs(trials, models=[LayeredModel()]).unidentified
+        return [text for text in found if text.startswith("variation between blocks: ")]
+
+    once = [one for one in differing_blocks if one.block == 0]
+    (text,) = flags(once)
+    assert "no configuration was measured twice" in text and text.endswith("; measure a second block")
+    # Each configuration twice, in one block.
+    (text,) = flags(once + [dataclasses.replace(one, block=0) for one in differing_blocks if one.block == 1])
+    assert "its prior decides" in text and text.endswith("; measure all configurations in several blocks")
+    assert flags(differing_blocks) == []
+
+
 def test_trials_of_the_same_blocks_need_no_room_for_the_effects_of_blocks(differing_blocks):
     fitted = fit_runs(differing_blocks, models=[LayeredModel()])
     same = fitted.predict(settings(16, 3), 3, same_blocks=True).throughput_per_s

@@ -6,6 +6,7 @@ It is written as the TOML file that `waylab run` reads, so that a run can be rep
 from __future__ import annotations
 
 import math
+import signal
 import threading
 import tomllib
 from collections.abc import Mapping
@@ -23,7 +24,7 @@ from waylab.errors import LabError
 from waylab.notebook import OpenedRun
 from waylab.plan import Plan, make_plan
 from waylab.predict import check_models
-from waylab.run import create_run
+from waylab.run import InterruptedRunError, create_run
 from waylab.runfolder.files import write_bytes
 from waylab.spec import FULL, Spec, spec_of, toml_text
 
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
 _NAME = Path("experiment")
 _DEPTH_MAX = 50
+_BITS_MAX = 10_000
+# Columns of a plan that a factor must not hide.
+_COLUMNS = ("trial", "order", "block", "seed", "expected_s")
 
 
 class BuiltExperiment:
@@ -71,7 +75,7 @@ class BuiltExperiment:
                     "trial": trial.id,
                     "order": trial.order,
                     "block": trial.block,
-                    **dict(trial.levels),
+                    **{_column(name): label for name, label in trial.levels},
                     "seed": trial.seed,
                     "expected_s": trial.expected_s,
                 }
@@ -110,9 +114,18 @@ class BuiltExperiment:
         except OSError as error:
             raise LabError(f"{folder}: cannot create a folder for the run: {error.strerror}") from None
         console = Console(stderr=True, highlight=False, quiet=quiet)
-        campaign = create_run(self.save(folder / f"{self.name}.toml"), folder, scale)
-        run_campaign(campaign, console, Interrupt())
-        conclude(campaign.directory, console, summary=False)
+        campaign = create_run(self.save(folder / f"{self.name}.toml"), folder, scale, self.text)
+        interrupt = Interrupt()
+        before = signal.signal(signal.SIGINT, interrupt.handle)
+        try:
+            run_campaign(campaign, console, interrupt)
+            conclude(campaign.directory, console, summary=False)
+        except KeyboardInterrupt:
+            raise InterruptedRunError(
+                f"stopped; continue with: waylab run --resume {campaign.directory}"
+            ) from None
+        finally:
+            signal.signal(signal.SIGINT, before)
         return OpenedRun(campaign.directory)
 
     def __repr__(self) -> str:
@@ -141,6 +154,10 @@ class BuiltExperiment:
         return f"{len(self._planned.trials)} trials, about {minutes(self.expected_s)}"
 
 
+def _column(factor: str) -> str:
+    return f"factor_{factor}" if factor in _COLUMNS else factor
+
+
 def _plain(value: object, where: str, depth: int = 0) -> object:
     """Return a value as TOML knows it; a path, a tuple, a range, and a number or an array of numpy are such values.
 
@@ -150,17 +167,36 @@ def _plain(value: object, where: str, depth: int = 0) -> object:
     if depth > _DEPTH_MAX:
         raise ValueError(f"{where.partition('.')[0]} is nested too deeply")
     if isinstance(value, Mapping):
-        return {str(key): _plain(one, f"{where}.{key}", depth + 1) for key, one in value.items()}
+        found: dict[str, object] = {}
+        for name, one in value.items():
+            # The key 1 and the key "1" are the same in TOML.
+            key = _checked(str(name), where)
+            if key in found:
+                raise ValueError(f"{where} has the key {key} twice")
+            found[key] = _plain(one, f"{where}.{key}", depth + 1)
+        return found
     if isinstance(value, PathLike):
         return str(value)
     if isinstance(value, list | tuple | range):
         return [_plain(one, where, depth + 1) for one in value]
     # Before numbers: a float of numpy is a float.
-    to_plain = getattr(value, "tolist", None)
+    to_plain = None if isinstance(value, type) else getattr(value, "tolist", None)
     if callable(to_plain):
         return _plain(to_plain(), where, depth + 1)
-    if isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
+    if isinstance(value, str):
+        return _checked(value, where)
+    if isinstance(value, int) and value.bit_length() > _BITS_MAX:
+        raise ValueError(f"{where} is a number with thousands of digits")
+    if isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
         return value
     raise ValueError(
         f"{where} = {str(value)[:80]!r}: should be text, a number, a truth value, a list or a table"
     )
+
+
+def _checked(text: str, where: str) -> str:
+    """Return a text that a file can have: half of a pair of surrogates is no character."""
+    alone = next((one for one in text if "\ud800" <= one <= "\udfff"), None)
+    if alone is not None:
+        raise ValueError(f"{where} has the character U+{ord(alone):04X}, which no file in UTF-8 has")
+    return text

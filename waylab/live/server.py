@@ -13,7 +13,6 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -118,11 +117,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer one request."""
-        if not self._is_for_us():
+        path = self.path.partition("?")[0].partition("#")[0]
+        if not self._is_for_us(path):
             self.send_error(HTTPStatus.FORBIDDEN, explain="this page is for this machine only")
-            return
-        path = urlsplit(self.path).path
-        if path == "/":
+        elif path == "/":
             self._send(self.server.page, "text/html; charset=utf-8")
         elif path == "/events":
             self._events()
@@ -131,14 +129,23 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self.send_error(HTTPStatus.NOT_FOUND)
 
+    def do_HEAD(self) -> None:
+        """Answer a request as GET does, without the content."""
+        self.do_GET()
+
     def log_message(self, format: str, *arguments: Any) -> None:
         """Print nothing."""
 
-    def _is_for_us(self) -> bool:
+    def _is_for_us(self, path: str) -> bool:
         """Return whether the request names this machine, and comes from this page or from no page.
 
         Without the first rule, a site whose name resolves to 127.0.0.1 could read the page (DNS rebinding).
         """
+        if self.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
+            # Images and frames of another page have no `Origin`, and could take all places. A link may open the page.
+            kind = self.headers.get("Sec-Fetch-Mode"), self.headers.get("Sec-Fetch-Dest")
+            if path != "/" or kind != ("navigate", "document"):
+                return False
         hosts, origins = self.headers.get_all("Host", []), self.headers.get_all("Origin", [])
         if len(hosts) != 1 or not _LOCAL.fullmatch(hosts[0].strip()):
             return False
@@ -157,10 +164,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send(self, content: bytes, kind: str) -> None:
         self._begin(kind, len(content))
-        self.wfile.write(content)
+        if self.command != "HEAD":
+            self.wfile.write(content)
 
     def _events(self) -> None:
         """Send what is new until the run is over or the client goes away."""
+        if self.command == "HEAD":
+            self._begin("text/event-stream")
+            return
         if not self.server.pages.take():
             self.wfile.write(_FULL)
             return
@@ -179,6 +190,8 @@ class _Handler(BaseHTTPRequestHandler):
             return
         with path.open("rb") as file:
             self._begin("text/html; charset=utf-8")
+            if self.command == "HEAD":
+                return
             shutil.copyfileobj(file, self.wfile)
         self.server.reports.append(time.monotonic())
 

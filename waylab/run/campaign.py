@@ -29,7 +29,7 @@ from waylab.runfolder.environment import Environment
 from waylab.runfolder.files import read, read_run, read_trial, write, write_bytes
 from waylab.runfolder.run import ExperimentSpec, PlannedTrial, Run
 from waylab.runfolder.trial import FAILED, MEASURED, TrialOutcome
-from waylab.spec import FULL, Spec, read_spec, spec_as_dict
+from waylab.spec import FULL, Spec, parse_spec, read_spec, read_spec_text, spec_as_dict
 from waylab.testbed import (
     Machine,
     Programs,
@@ -276,15 +276,19 @@ class _Lock:
             self._file.close()
 
 
-def create_run(spec_path: Path, results: Path, scale: str = FULL) -> Campaign:
-    """Create the run folder of a specification, without trials."""
-    spec = read_spec(spec_path, scale)
+def create_run(spec_path: Path, results: Path, scale: str = FULL, text: str | None = None) -> Campaign:
+    """Create the run folder of a specification, without trials; `text` is its content, if it was read before.
+
+    The file is read once, because another program may replace it meanwhile.
+    """
+    text = read_spec_text(spec_path) if text is None else text
+    spec = parse_spec(text, spec_path, scale)
     plan = make_plan(spec)
     check_requirements(spec.testbed, plan.trials, Machine())
     programs = programs_of(plan.trials)
     now = datetime.now(UTC)
     directory = _new_directory(results, now.strftime("%Y%m%dT%H%M%SZ"), spec.name)
-    write_bytes(directory / paths.SPEC, spec_path.read_bytes())
+    write_bytes(directory / paths.SPEC, text.encode())
     write(directory / paths.ENVIRONMENT, environment(programs))
     write(directory / paths.RUN, _run_content(spec, plan, spec_path, directory, now, scale))
     return Campaign(directory, spec, plan, programs)

@@ -8,7 +8,7 @@ from waylab.spec.design import Labels, configurations, matches
 from waylab.spec.factors import Factor, Level, apply_level, resolve_key
 from waylab.spec.hosts import PROFILES, Assignment, HostSettings, TestbedSettings
 from waylab.spec.quantities import mean_of_variate_s, size_bytes
-from waylab.spec.read import read_spec, spec_as_dict, spec_of
+from waylab.spec.read import parse_spec, read_spec, read_spec_text, spec_as_dict, spec_of
 from waylab.spec.scales import FULL, QUICK, SCALES, at_scale
 from waylab.spec.schema import (
     MACHINE_SPEED,
@@ -63,7 +63,9 @@ __all__ = [
     "mean_of_variate_s",
     "mean_size_bytes",
     "mean_time_s",
+    "parse_spec",
     "read_spec",
+    "read_spec_text",
     "read_study",
     "resolve_key",
     "size_bytes",

@@ -29,10 +29,23 @@ from waylab.spec.time_scale import at_time_scale
 
 def read_spec(path: Path, scale: str = FULL) -> Spec:
     """Read and check a specification, and return it at a scale."""
+    return parse_spec(read_spec_text(path), path, scale)
+
+
+def read_spec_text(path: Path) -> str:
+    """Read the text of a specification."""
     try:
-        content = bounded.read_toml(path)
+        return bounded.read_text(path, bounded.TOML_BYTES_MAX)
     except FileNotFoundError:
         raise LabError(f"{path}: no such specification") from None
+    except bounded.UnreadableError as error:
+        raise LabError(f"{path}: {error}") from None
+
+
+def parse_spec(text: str, path: Path, scale: str = FULL) -> Spec:
+    """Check the text of a specification, and return it at a scale; `path` is its name in errors."""
+    try:
+        content = bounded.parse_toml(text)
     except bounded.UnreadableError as error:
         raise LabError(f"{path}: {error}") from None
     return spec_of(content, path, scale)

@@ -125,7 +125,12 @@ def toml_text(content: Table) -> str:
 
 
 def _key(name: str) -> str:
-    return name if name.isascii() and name.replace("-", "").replace("_", "").isalnum() else json.dumps(name)
+    return name if name.isascii() and name.replace("-", "").replace("_", "").isalnum() else _text(name)
+
+
+def _text(value: str) -> str:
+    # A JSON string is a TOML string, apart from the character DEL and from pairs of surrogates.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _value(value: object, depth: int = 0) -> str:
@@ -136,8 +141,7 @@ def _value(value: object, depth: int = 0) -> str:
     if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
         return repr(value)
     if isinstance(value, str):
-        # A JSON string is a TOML string, apart from the character DEL.
-        return json.dumps(value).replace("\x7f", "\\u007f")
+        return _text(value)
     if isinstance(value, list):
         inner = [_value(one, depth + 1) for one in value]
         if depth == 0 and any(isinstance(one, dict) for one in value):

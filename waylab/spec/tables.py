@@ -31,6 +31,8 @@ _NAMED = (
     "files",
     "set",
 )
+# Names in a file that differ from those of the dataclasses.
+_AS_WRITTEN = {"scales": "scale"}
 
 
 def section(settings: type[_Section], content: object, prefix: str) -> _Section:
@@ -44,7 +46,7 @@ def section(settings: type[_Section], content: object, prefix: str) -> _Section:
     for name, value in content.items():
         key = f"{prefix}.{name}" if prefix else name
         if name not in parts:
-            named = [name for name in every if name not in parts]
+            named = [_AS_WRITTEN.get(name, name) for name in every if name not in parts]
             raise ValueError(f"{key} is not a key; {nearest(name, [*parts, *named], prefix)}")
         inner = part_type(parts[name])
         if inner:

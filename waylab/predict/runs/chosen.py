@@ -77,6 +77,8 @@ class FittedChosen:
     def unidentified(self) -> Sequence[str]:
         """What the trials could not identify."""
         found = list(self.fits.fitted[self._heaviest].unidentified)
+        if reason := blocks_unknown(self.variation, self.observations):
+            found.insert(0, reason)
         layered = self.layered
         if layered is not None and (reason := one_sided(layered, self.observations)):
             found.insert(0, reason)
@@ -308,6 +310,21 @@ class FittedChosen:
         if name == CHOSEN:
             return self._blend(pair.predicted, ("held out",) if pair.extrapolates else ())
         return pair.predicted.get(name)
+
+
+def blocks_unknown(variation: BlockVariation, observations: Sequence[TrialObservation]) -> str:
+    """Why the trials do not show how much blocks differ, with the measurement that would; `observations` are means."""
+    if all(one.trials < 2 for one in observations):
+        return (
+            "variation between blocks: no configuration was measured twice, so that the intervals do not contain it; "
+            "measure a second block"
+        )
+    if variation.blocks < 2:
+        return (
+            "variation between blocks: it cannot be told from that between trials, so that its prior decides; "
+            "measure all configurations in several blocks"
+        )
+    return ""
 
 
 def one_sided(layered: FittedLayered, observations: Sequence[TrialObservation]) -> str:
