@@ -1,6 +1,6 @@
 # The front door. Every target does its own set-up; a fresh clone needs Rust, Python 3.11 or newer and a C compiler.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-messages smoke test fuzz lint features dependencies advisories bench bench-load bench-proxy bench-instructions bench-messages bench-models calibrate pictures recording studies site build dist packages release committed reproduce clean
+.PHONY: help demo demo-messages smoke test fuzz lint features dependencies advisories bench bench-load bench-proxy bench-instructions bench-messages bench-models bench-relay calibrate pictures recording studies site build dist packages release committed reproduce clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -88,6 +88,10 @@ bench-instructions: build $(READY) ## Instructions and system calls of the proxy
 	$(VENV)/bin/python tests/speed/instructions.py --proxy target/callgrind/release/waystage --top 25
 	$(VENV)/bin/python tests/speed/instructions.py --proxy $(WAYSTAGE) --calls --top 6
 	$(VENV)/bin/python tests/speed/instructions.py --proxy $(WAYSTAGE) --messages --top 25
+
+bench-relay: build $(READY) ## What io_uring would save the proxy: a bare relay with epoll and with io_uring (half an hour)
+	cargo build --release --locked --manifest-path tests/speed/relay/Cargo.toml --target-dir target/relay
+	$(VENV)/bin/python tests/speed/relay.py --proxy $(WAYSTAGE) --relay target/relay/release/relay
 
 bench-messages: build $(READY) ## The message service beside pgmq, beanstalkd and a plain INSERT, and with a million dead rows (ten minutes, on an idle machine)
 	$(VENV)/bin/python tests/speed/messages.py

@@ -88,14 +88,14 @@ class Proxy:
 class Bench:
     """The servers, the proxies, and the generator that drives them."""
 
-    def __init__(self, stack: ExitStack, generator: str) -> None:
+    def __init__(self, stack: ExitStack, generator: str, servers: int = SERVERS) -> None:
         self._stack = stack
         self._generator = generator
         self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         cores = sorted(os.sched_getaffinity(0))
         # A proxy has a core of its own if there are several.
         self._others, self._own = set(cores[:-1] or cores), {cores[-1]}
-        ports = free_ports(SERVERS)
+        ports = free_ports(servers)
         for port in ports:
             self._start([*MEMCACHED, str(port), "-t", "1", "-m", "512"], self._others, stack)
             connect(port).close()
