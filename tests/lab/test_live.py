@@ -1,6 +1,7 @@
 """The page of a running run, without a browser: its events, its limits, and its end."""
 
 import http.client
+import json
 import os
 import random
 import signal
@@ -107,6 +108,18 @@ def test_a_page_receives_progress_seconds_stages_gates_and_the_end(empty_run):
         assert (state["done"], state["passed"], state["failed"]) == (2, 1, 1)
     assert page.until("over") == {"type": "over", "text": "The run is over.", "report": True}
     assert page.next() is None and refused(live.address)
+
+
+def test_a_failed_trial_which_runs_again_is_not_counted_as_measured(run_folder):
+    first, *_ = read_run(run_folder).plan
+    path = run_folder / "trials" / first.id / "trial.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"status": "failed", "reason": "it died"}))
+    with Live(run_folder, 0) as live:
+        page = Events(live.address)
+        planned = page.until("run")
+        assert planned["measured_before"] == planned["planned"] - 1
+        assert page.until("state")["done"] == planned["planned"] - 1
+        page.close()
 
 
 def test_a_page_that_connects_again_receives_everything(empty_run):
@@ -311,6 +324,29 @@ def test_connections_that_send_nothing_are_limited_and_closed(server, monkeypatc
     assert get(server.address)[0] == 200
     for connection in idle:
         connection.close()
+
+
+def test_a_client_that_sends_its_request_byte_by_byte_is_closed(server, monkeypatch):
+    """Otherwise such clients could keep all connections, and the page of the user away."""
+    monkeypatch.setattr(_Handler, "timeout", 2.0)
+    parts = urlsplit(server.address)
+    with socket.create_connection((parts.hostname, parts.port)) as slow:
+
+        def closed():
+            try:
+                slow.sendall(b"G")
+            except OSError:
+                return True
+            return False
+
+        wait_for(closed, "a client that sends a byte from time to time keeps its connection")
+    wait_for(lambda: server._connections.taken == 0, "its connection is still counted")
+    # A page is open for longer than that.
+    page = Events(server.address)
+    time.sleep(2.5)
+    server.board.note(Note("news"))
+    assert page.until("state", lambda state: state["note"] == "news")
+    page.close()
 
 
 def test_a_page_that_reads_nothing_is_dropped(server, monkeypatch):

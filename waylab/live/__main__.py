@@ -18,8 +18,9 @@ from waylab.live.seconds import TrialSeconds
 from waylab.live.server import PageServer
 from waylab.live.stages import TrialStages
 from waylab.runfolder import paths
-from waylab.runfolder.files import read_run
+from waylab.runfolder.files import read_run, read_trial
 from waylab.runfolder.run import Run
+from waylab.runfolder.trial import MEASURED
 
 _POLL_S = 1.0
 # Pages receive the end of the run, and load its report, within this time.
@@ -93,9 +94,9 @@ def main() -> int:
     directory, port = Path(sys.argv[1]), int(sys.argv[2])
     try:
         run = read_run(directory, whole=True)
-        measured = sum(
-            (paths.trial_directory(directory, trial.id) / paths.TRIAL).is_file() for trial in run.plan
-        )
+        # Failed trials run again.
+        outcomes = [read_trial(directory, trial.id) for trial in run.plan]
+        measured = sum(outcome is not None and outcome.status == MEASURED for outcome in outcomes)
         board = Board(run, str(directory.resolve()), measured)
         server = PageServer(port, board, directory)
     except LabError as error:

@@ -115,6 +115,29 @@ class _Handler(BaseHTTPRequestHandler):
     server_version = "waylab"
     sys_version = ""
 
+    def setup(self) -> None:
+        """Begin the time within which the whole request must arrive; the timeout of the socket is one of each read."""
+        super().setup()
+        self._late = threading.Timer(self.timeout, self._give_up)
+        self._late.daemon = True
+        self._late.start()
+
+    def parse_request(self) -> bool:
+        """Parse a request, which has arrived."""
+        try:
+            return super().parse_request()
+        finally:
+            self._late.cancel()
+
+    def finish(self) -> None:
+        """End the connection."""
+        self._late.cancel()
+        super().finish()
+
+    def _give_up(self) -> None:
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
+
     def do_GET(self) -> None:
         """Answer one request."""
         path = self.path.partition("?")[0].partition("#")[0]
