@@ -310,6 +310,35 @@ fn fetches_of_one_client_at_the_same_time_fill_only_its_share() {
     }
 }
 
+#[test]
+fn a_body_that_waits_for_room_is_refused_as_that_and_not_as_incomplete() {
+    let Some(database) = Database::start() else { return };
+    let running = serve(&Config {
+        limits: Limits { memory_per_client: 300 << 10, ..Limits::default() },
+        clients: ClientLimits { body_timeout: Duration::from_secs(1), ..ClientLimits::default() },
+        ..database.config()
+    });
+    let address = running.address();
+    let mut client = Client::connect(address, "alice");
+    make(&mut client, "q", "");
+    let body = "x".repeat(200 << 10);
+    let other = Other::connect(&database);
+    other.run("BEGIN; LOCK TABLE message IN ACCESS EXCLUSIVE MODE");
+    let first = {
+        let body = body.clone();
+        spawn(move || Client::connect(address, "alice").ask("POST", "/v1/queues/q/messages", &body).status)
+    };
+    becomes("the first body has not arrived", || metric(address, "buffered_bytes") >= body.len() as f64);
+    let reply = client.ask("POST", "/v1/queues/q/messages", &body);
+    assert_eq!(reply.status, 503, "{}", reply.text());
+    assert!(reply.text().contains("overloaded"), "{}", reply.text());
+    other.run("ROLLBACK");
+    first.join().unwrap();
+    becomes("memory is left", || metric(address, "buffered_bytes") == 0.0);
+    assert_eq!(client.ask("POST", "/v1/queues/q/messages", &body).status, 201);
+    running.stop().unwrap();
+}
+
 /// Lists of queues, and of leases that were not acknowledged, are as large as requests make them.
 #[test]
 fn every_unread_reply_counts_as_memory() {
