@@ -75,6 +75,29 @@ fn a_slow_list_delays_no_message() {
     running.stop().unwrap();
 }
 
+/// Requests to `/readyz` need no token, so many of them must not reach the database.
+#[test]
+fn readiness_and_metrics_cause_no_transaction() {
+    const REQUESTS: i64 = 5000;
+    let Some(database) = Database::start() else { return };
+    let running = serve(&database.config());
+    let mut client = Client::connect(running.address(), "operator");
+    becomes("the service is ready", || Client::connect(running.address(), "operator").short("GET", "/readyz").0 == 204);
+    let transactions = || {
+        database.number("SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()")
+    };
+    let before = transactions();
+    for _ in 0..REQUESTS / 2 {
+        assert_eq!(client.short("GET", "/readyz").0, 204);
+        assert_eq!(client.short("GET", "/metrics").0, 200);
+    }
+    // Sessions report their transactions about once per second. The background loops have a few per second.
+    std::thread::sleep(Duration::from_secs(2));
+    let caused = transactions() - before;
+    assert!(caused < REQUESTS / 4, "{caused} transactions");
+    running.stop().unwrap();
+}
+
 #[test]
 fn lists_have_pages() {
     let Some(database) = Database::start() else { return };
