@@ -9,6 +9,9 @@ mod ownership;
 mod programs;
 #[cfg(test)]
 pub(crate) mod test_server;
+mod watch;
+
+pub use watch::WatchedServer;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process};
@@ -32,6 +35,9 @@ const LOCK: &str = "postmaster.pid";
 /// The longest log that an error contains.
 const LOG_BYTES_MAX: usize = 400;
 const TRIES: usize = 6000;
+/// A server that does not stop within 30 s is told to stop at once, and killed after 5 s more.
+const STOP_TRIES: usize = 3000;
+const QUIT_TRIES: usize = 500;
 const PAUSE: Duration = Duration::from_millis(10);
 /// A server of a killed waystage that has not opened its socket yet, or has closed it already, keeps the lock file only briefly.
 const LOCK_TRIES: usize = 100;
@@ -332,9 +338,18 @@ impl Embedded {
 
 impl Drop for Embedded {
     fn drop(&mut self) {
-        // "Fast shutdown": accepts no new connections, terminates running ones, and writes everything.
-        self.signal(Signal::INT);
-        self.wait();
+        // "Fast shutdown": accepts no new connections, terminates running ones, and writes everything. If this takes too long, for example
+        // because the disk hangs, the server is ended as by a crash, and recovers at its next start.
+        for (signal, tries) in [(Signal::INT, STOP_TRIES), (Signal::QUIT, QUIT_TRIES)] {
+            self.signal(signal);
+            for _ in 0..tries {
+                if self.child.as_mut().is_none_or(|child| !matches!(child.try_wait(), Ok(None))) {
+                    return;
+                }
+                std::thread::sleep(PAUSE);
+            }
+        }
+        self.kill();
     }
 }
 

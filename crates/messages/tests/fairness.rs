@@ -75,6 +75,29 @@ fn a_slow_list_delays_no_message() {
     running.stop().unwrap();
 }
 
+/// Requests to `/readyz` need no token, so many of them must not reach the database.
+#[test]
+fn readiness_and_metrics_cause_no_transaction() {
+    const REQUESTS: i64 = 5000;
+    let Some(database) = Database::start() else { return };
+    let running = serve(&database.config());
+    let mut client = Client::connect(running.address(), "operator");
+    becomes("the service is ready", || Client::connect(running.address(), "operator").short("GET", "/readyz").0 == 204);
+    let transactions = || {
+        database.number("SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()")
+    };
+    let before = transactions();
+    for _ in 0..REQUESTS / 2 {
+        assert_eq!(client.short("GET", "/readyz").0, 204);
+        assert_eq!(client.short("GET", "/metrics").0, 200);
+    }
+    // Sessions report their transactions about once per second. The background loops have a few per second.
+    std::thread::sleep(Duration::from_secs(2));
+    let caused = transactions() - before;
+    assert!(caused < REQUESTS / 4, "{caused} transactions");
+    running.stop().unwrap();
+}
+
 #[test]
 fn lists_have_pages() {
     let Some(database) = Database::start() else { return };
@@ -308,6 +331,35 @@ fn fetches_of_one_client_at_the_same_time_fill_only_its_share() {
         becomes("memory is left", || metric(address, "buffered_bytes") == 0.0);
         running.stop().unwrap();
     }
+}
+
+#[test]
+fn a_body_that_waits_for_room_is_refused_as_that_and_not_as_incomplete() {
+    let Some(database) = Database::start() else { return };
+    let running = serve(&Config {
+        limits: Limits { memory_per_client: 300 << 10, ..Limits::default() },
+        clients: ClientLimits { body_timeout: Duration::from_secs(1), ..ClientLimits::default() },
+        ..database.config()
+    });
+    let address = running.address();
+    let mut client = Client::connect(address, "alice");
+    make(&mut client, "q", "");
+    let body = "x".repeat(200 << 10);
+    let other = Other::connect(&database);
+    other.run("BEGIN; LOCK TABLE message IN ACCESS EXCLUSIVE MODE");
+    let first = {
+        let body = body.clone();
+        spawn(move || Client::connect(address, "alice").ask("POST", "/v1/queues/q/messages", &body).status)
+    };
+    becomes("the first body has not arrived", || metric(address, "buffered_bytes") >= body.len() as f64);
+    let reply = client.ask("POST", "/v1/queues/q/messages", &body);
+    assert_eq!(reply.status, 503, "{}", reply.text());
+    assert!(reply.text().contains("overloaded"), "{}", reply.text());
+    other.run("ROLLBACK");
+    first.join().unwrap();
+    becomes("memory is left", || metric(address, "buffered_bytes") == 0.0);
+    assert_eq!(client.ask("POST", "/v1/queues/q/messages", &body).status, 201);
+    running.stop().unwrap();
 }
 
 /// Lists of queues, and of leases that were not acknowledged, are as large as requests make them.

@@ -17,6 +17,10 @@ use std::process::ExitCode;
 const EMBEDDED: &str = ".waystage/postgres";
 /// File descriptors for everything but client and database connections.
 const OTHER_DESCRIPTORS: usize = 64;
+/// Connections over the limit that are refused at the same time, at each address.
+const REFUSED_CONNECTIONS: usize = 100;
+/// Connections to `admin-listen`.
+const ADMIN_CONNECTIONS: usize = 100;
 
 /// Arguments of `waystage messages`.
 #[derive(Debug, Args)]
@@ -87,6 +91,7 @@ pub(crate) fn run(arguments: &MessagesArguments) -> Result<ExitCode, String> {
     if let Some(embedded) = &embedded {
         config.database = embedded.url();
     }
+    let embedded = embedded.map(Embedded::watch);
     let running = messages::start(&config, Clock::monotonic()).map_err(|error| error.to_string())?;
     let dispatch = flags::name(config.dispatch);
     announce(&format!("waystage messages ready on {} dispatch={dispatch}", running.address()));
@@ -185,12 +190,13 @@ fn fit_into_descriptors(config: &mut Config) -> Result<(), String> {
     let Some(available) = getrlimit(Resource::Nofile).current else { return Ok(()) };
     let connections = config.dispatch.request_connections();
     // Twice, because a connection may be replaced before the kernel has closed the old one.
-    let reserved = OTHER_DESCRIPTORS + 2 * connections;
+    let for_operators = if config.admin_listen.is_some() { ADMIN_CONNECTIONS + REFUSED_CONNECTIONS } else { 0 };
+    let reserved = OTHER_DESCRIPTORS + REFUSED_CONNECTIONS + for_operators + 2 * connections;
     let room = usize::try_from(available).unwrap_or(usize::MAX).saturating_sub(reserved);
     if room == 0 {
         return Err(format!(
-            "connections to the database need up to {reserved} open files, but the limit is {available}; \
-             raise it (ulimit -n) or use fewer connections"
+            "connections to the database, of operators and over the limit need up to {reserved} open files, but the limit is \
+             {available}; raise it (ulimit -n) or use fewer connections"
         ));
     }
     if room < config.clients.connections_max {

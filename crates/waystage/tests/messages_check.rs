@@ -148,6 +148,26 @@ fn the_schema_can_be_checked_and_migrated_without_a_service() {
     assert!(code == 2 && error.contains("--database-authority") && !error.contains('\n'), "{error}");
 }
 
+/// The connections over the limit, which are refused, must leave descriptors for the database.
+#[test]
+fn few_open_files_leave_room_for_refused_connections() {
+    for (files, more, admitted) in [(300, "", 136), (500, "--config admin.toml", 136)] {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("admin.toml"), "admin-listen = '127.0.0.1:0'\n").unwrap();
+        let program = env!("CARGO_BIN_EXE_waystage");
+        let script =
+            format!("ulimit -n {files} && exec {program} messages {more} --dispatch none --listen 127.0.0.1:0");
+        let mut command = Command::new("sh");
+        let mut service = command.current_dir(&folder).args(["-c", &script]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(service.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        service.kill().unwrap();
+        service.wait().unwrap();
+        let expected = format!("admits {admitted} connections, not 10000, because open files are limited to {files}");
+        assert!(line.contains(&expected), "{line}");
+    }
+}
+
 /// There is nothing to read again, but the signal must not end the service.
 #[test]
 fn sighup_does_not_end_a_service_without_a_file() {

@@ -1,5 +1,6 @@
 //! `waystage messages --embedded`: its PostgreSQL accepts the connections of all lanes, also on data that exist already. A second service in
-//! the same directory is refused if there is no room for its lanes.
+//! the same directory is refused if there is no room for its lanes. A server that was killed is started again, and one that does not stop is
+//! killed.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -78,16 +79,82 @@ fn refusal(folder: &Path, lanes: usize) -> (Option<i32>, String) {
     (status.code(), line)
 }
 
-#[test]
-fn the_private_postgresql_accepts_the_connections_of_all_lanes() {
+/// Starts and stops the private PostgreSQL once. None if PostgreSQL is not installed.
+fn installed() -> Option<tempfile::TempDir> {
     let folder = tempfile::tempdir().unwrap();
     // PostgreSQL's user must be able to enter it, also if the test runs as root.
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     match messages::Embedded::start(&folder.path().join(".waystage/postgres")) {
         Ok(server) => drop(server),
-        Err(messages::EmbeddedError::Missing(_)) => return testkit::skip_without("PostgreSQL", "postgresql"),
+        Err(messages::EmbeddedError::Missing(_)) => {
+            testkit::skip_without("PostgreSQL", "postgresql");
+            return None;
+        }
         Err(error) => panic!("{error}"),
     }
+    Some(folder)
+}
+
+/// The process of the server, from the file that exists while it runs.
+fn server(folder: &Path) -> Option<String> {
+    let text = std::fs::read_to_string(folder.join(".waystage/postgres/data/postmaster.pid")).ok()?;
+    text.lines().next().map(ToString::to_string)
+}
+
+fn signal(name: &str, process: &str) {
+    assert!(Command::new("kill").args([name, process]).status().unwrap().success());
+}
+
+#[test]
+fn a_private_postgresql_that_was_killed_is_started_again() {
+    let Some(folder) = installed() else { return };
+    let service = Service::start(folder.path(), 2);
+    service.becomes_ready(2);
+    let ask = |method: &str, path: &str, body: &str| {
+        let mut http = Http::connect(service.address).unwrap();
+        http.request(method, path, &["waystage-sender: alice"], body.as_bytes()).unwrap()
+    };
+    assert_eq!(ask("PUT", "/v1/queues/q", "").status, 201);
+    assert_eq!(ask("POST", "/v1/queues/q/messages", "kept").status, 201);
+    let killed = server(folder.path()).unwrap();
+    signal("-KILL", &killed);
+    for _ in 0..6000 {
+        if server(folder.path()).is_some_and(|process| process != killed) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    service.becomes_ready(2);
+    let popped = ask("POST", "/v1/queues/q/messages:pop", "");
+    assert_eq!((popped.status, popped.text().as_str()), (200, "kept"));
+    drop(service);
+    assert_eq!(server(folder.path()), None, "the server was left");
+}
+
+/// As on a disk that hangs. The server cannot stop, so it is killed; its data stay.
+#[test]
+fn a_private_postgresql_that_does_not_stop_does_not_keep_the_service_from_ending() {
+    let Some(folder) = installed() else { return };
+    let mut service = Service::start(folder.path(), 1);
+    service.becomes_ready(1);
+    signal("-STOP", &server(folder.path()).unwrap());
+    signal("-TERM", &service.child.id().to_string());
+    // It takes 35 s; this machine may be busy.
+    for _ in 0..12_000 {
+        if let Some(status) = service.child.try_wait().unwrap() {
+            assert_eq!(status.code(), Some(0));
+            Service::start(folder.path(), 1).becomes_ready(1);
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    signal("-CONT", &server(folder.path()).unwrap());
+    panic!("the service has not ended");
+}
+
+#[test]
+fn the_private_postgresql_accepts_the_connections_of_all_lanes() {
+    let Some(folder) = installed() else { return };
     let few = Service::start(folder.path(), 2);
     few.becomes_ready(2);
     // It uses the PostgreSQL of the first one, which accepts PostgreSQL's default number.

@@ -14,7 +14,7 @@ use crate::observe::client_connections::{BODY, ClientConnections};
 use crate::observe::journal::{Journal, server_timing};
 use crate::path::admit::Admission;
 use crate::path::health::Health;
-use crate::path::memory::{Memory, Reservation, Share};
+use crate::path::memory::{Memory, Reservation, Share, WAITED_FOR};
 use crate::path::parse::request::{HttpRequest, ParsedRequest, PathParameter, ReplyFormat};
 use crate::path::work::Work;
 use axum::body::{Bytes, HttpBody};
@@ -25,6 +25,7 @@ use clock::{Clock, Stage};
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
@@ -165,11 +166,16 @@ async fn read_in_time<B: HttpBody<Data = Bytes> + Unpin>(
         return Err(Problem::too_large(limit));
     }
     let within = service.clients.body_timeout;
-    let mut read = pin!(read_body(body, limit, service.memory.reserve_body(share)));
+    let waits = AtomicBool::new(false);
+    let mut read = pin!(read_body(body, limit, service.memory.reserve_body(share), &waits));
     // A body that arrives together with its head needs no timer.
     let read = match poll_fn(|context| Poll::Ready(read.as_mut().poll(context))).await {
         Poll::Ready(read) => Ok(read),
-        Poll::Pending => tokio::time::timeout(within, read).await,
+        Poll::Pending => match tokio::time::timeout(within, read.as_mut()).await {
+            // The body may have arrived, but the service does not read it.
+            Err(_) if waits.load(Ordering::Relaxed) => tokio::time::timeout(WAITED_FOR, read).await,
+            read => read,
+        },
     };
     match read {
         Ok(read) => read.map(|(body, reservation)| (body, Some(reservation))),
@@ -180,11 +186,13 @@ async fn read_in_time<B: HttpBody<Data = Bytes> + Unpin>(
     }
 }
 
-/// Reserves memory for each piece as it arrives, so that a client that announces a large body and sends nothing occupies no memory.
+/// Reserves memory for each piece as it arrives, so that a client that announces a large body and sends nothing occupies no memory. `waits`
+/// is true while there is no room for the next piece.
 async fn read_body<B: HttpBody<Data = Bytes> + Unpin>(
     mut body: B,
     limit: usize,
     mut reservation: Reservation,
+    waits: &AtomicBool,
 ) -> Result<(Bytes, Reservation), Problem> {
     let (mut first, mut all) = (Bytes::new(), Vec::new());
     while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
@@ -194,7 +202,9 @@ async fn read_body<B: HttpBody<Data = Bytes> + Unpin>(
         if first.len() + all.len() + piece.len() > limit {
             return Err(Problem::too_large(limit));
         }
+        waits.store(true, Ordering::Relaxed);
         reservation.grow(piece.len()).await?;
+        waits.store(false, Ordering::Relaxed);
         if first.is_empty() && all.is_empty() {
             // Most bodies arrive in one piece and need no copy.
             first = piece;

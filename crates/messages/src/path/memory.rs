@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::{Mutex, Notify};
+use tokio::time::Instant;
 
-/// A request that finds no room fails after this time.
-const WAITED_FOR: Duration = Duration::from_secs(2);
+/// A request that finds no room fails after this time. For a body, it is the sum of its waits.
+pub(crate) const WAITED_FOR: Duration = Duration::from_secs(2);
 /// The part of the memory that replies can occupy.
 const REPLIES: (usize, usize) = (3, 4);
 
@@ -77,6 +78,8 @@ pub(crate) struct Reservation {
     share: Arc<Share>,
     content: Content,
     bytes: usize,
+    /// How long a body has waited for room.
+    waited: Duration,
 }
 
 /// Bytes of one account that are given back on drop.
@@ -104,6 +107,12 @@ impl Account {
     /// Adds these bytes as soon as there is room for them. False if there was none within the time limit. Bytes that exceed the whole limit
     /// are admitted when nothing else is reserved.
     async fn add(&self, bytes: usize) -> bool {
+        let mut waited = Duration::ZERO;
+        self.add_within(bytes, &mut waited).await
+    }
+
+    /// The same for a request that has waited before. Adds the time of this wait.
+    async fn add_within(&self, bytes: usize, waited: &mut Duration) -> bool {
         if self.turn.try_lock().is_ok_and(|_turn| self.try_add(bytes)) {
             return true;
         }
@@ -114,7 +123,10 @@ impl Account {
                 self.changed.notified().await;
             }
         };
-        tokio::time::timeout(WAITED_FOR, added).await.is_ok()
+        let began = Instant::now();
+        let is_added = tokio::time::timeout(WAITED_FOR.saturating_sub(*waited), added).await.is_ok();
+        *waited += began.elapsed();
+        is_added
     }
 
     fn try_add(&self, bytes: usize) -> bool {
@@ -167,15 +179,18 @@ impl Memory {
 
     /// An empty reservation for a body, which can grow.
     pub(crate) fn reserve_body(self: &Arc<Memory>, share: &Arc<Share>) -> Reservation {
-        Reservation { memory: self.clone(), share: share.clone(), content: Content::Body, bytes: 0 }
+        self.reserve(share, Content::Body)
     }
 
     /// Reserves bytes of a reply, even beyond the limit, because fetched messages are in memory already.
     pub(crate) fn reserve_reply(self: &Arc<Memory>, share: &Arc<Share>, bytes: usize) -> Reservation {
-        let mut reservation =
-            Reservation { memory: self.clone(), share: share.clone(), content: Content::Reply, bytes: 0 };
+        let mut reservation = self.reserve(share, Content::Reply);
         reservation.add_over_limit(bytes);
         reservation
+    }
+
+    fn reserve(self: &Arc<Memory>, share: &Arc<Share>, content: Content) -> Reservation {
+        Reservation { memory: self.clone(), share: share.clone(), content, bytes: 0, waited: Duration::ZERO }
     }
 
     /// The sum of all reservations.
@@ -266,12 +281,12 @@ impl Default for Share {
 impl Reservation {
     /// Reserves more bytes of a body as soon as there is room for them.
     pub(crate) async fn grow(&mut self, bytes: usize) -> Result<(), Failure> {
-        if !self.share.bodies.add(bytes).await {
+        if !self.share.bodies.add_within(bytes, &mut self.waited).await {
             return Err(self.memory.refuse_client());
         }
         // Given back if the wait fails, or is dropped because the body takes too long or the client leaves.
         let mut in_share = Added { account: &self.share.bodies, bytes };
-        if !self.memory.total.add(bytes).await {
+        if !self.memory.total.add_within(bytes, &mut self.waited).await {
             return Err(self.memory.refuse());
         }
         in_share.bytes = 0;
@@ -424,6 +439,33 @@ mod tests {
         assert_eq!([15, 5, 1].map(|bytes| third.add(&greedy, bytes, false)), [Enough, Enough, NoneOfClient]);
         drop((third, reply));
         assert_eq!([&greedy, &other].map(|share| share.expected.load(Ordering::SeqCst)), [0, 0]);
+    }
+
+    /// Otherwise bodies that each get a bit of room before the end of a wait would hold it from each other for much longer.
+    #[tokio::test(start_paused = true)]
+    async fn the_waits_of_a_body_add_up() {
+        let memory = Arc::new(Memory::new(10));
+        let (share, began) = (Arc::new(Share::default()), Instant::now());
+        let mut others: Vec<Reservation> = (0..5).map(|_| memory.reserve_body(&share)).collect();
+        for other in &mut others {
+            assert_eq!(other.grow(2).await, Ok(()));
+        }
+        let mut body = memory.reserve_body(&share);
+        let read = async { while body.grow(2).await.is_ok() {} };
+        let release = async {
+            while others.pop().is_some() {
+                tokio::time::sleep(Duration::from_millis(1500)).await;
+            }
+        };
+        tokio::join!(
+            async {
+                read.await;
+                assert_eq!(began.elapsed().as_secs(), WAITED_FOR.as_secs());
+            },
+            release
+        );
+        drop(body);
+        assert_eq!((memory.reserved_bytes(), memory.refused()), (0, [1, 0]));
     }
 
     #[tokio::test]
