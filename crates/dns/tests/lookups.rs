@@ -78,9 +78,14 @@ fn a_port_without_a_server_and_a_silent_one_end_in_time() {
     let free = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     assert_eq!(reason(&Resolver::at(free)), format!("{free}: no DNS server listens there"));
     // It answers over UDP that the reply is cut off, and accepts connections without a byte.
-    let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let (udp, _tcp) = loop {
+        // Another program may have this port for TCP.
+        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+        if let Ok(tcp) = TcpListener::bind(udp.local_addr().unwrap()) {
+            break (udp, tcp);
+        }
+    };
     let address = udp.local_addr().unwrap();
-    let _tcp = TcpListener::bind(address).unwrap();
     let truncates = std::thread::spawn(move || {
         udp.set_read_timeout(Some(LOOKUP_TIMEOUT * 3)).unwrap();
         let mut buffer = [0; 512];

@@ -41,6 +41,16 @@ fn counter(proxy: &Proxy, name: &str) -> u64 {
     line.unwrap_or_else(|| panic!("{name} is not in {page}")).parse().unwrap()
 }
 
+/// A log whose lines are kept here.
+fn log_to(lines: &Arc<Mutex<String>>) -> LogConfig {
+    let lines = lines.clone();
+    let output = LogOutput::new(move |line| {
+        lines.lock().unwrap().push_str(std::str::from_utf8(line).unwrap());
+        Ok(())
+    });
+    LogConfig { output, ..LogConfig::default() }
+}
+
 /// Changes the tracing, and waits until the thread of the earlier configuration has ended or is given up.
 fn reload(proxy: &mut Proxy, traces: Option<TracesConfig>) {
     let running = proxy.running.as_mut().unwrap();
@@ -266,15 +276,10 @@ fn a_collector_that_closes_or_replies_with_garbage_is_tried_again_and_logged() {
         let answer = reply.clone();
         let collector =
             Collector::start(move |number| if number == 0 { answer.clone() } else { status("200 OK", b"") });
-        let lines = Arc::new(Mutex::new(String::new()));
-        let log = lines.clone();
+        let lines = Arc::default();
         let proxy = Proxy::before(servers(1), |config| {
             with_traces(&collector.url)(config);
-            let output = LogOutput::new(move |line| {
-                log.lock().unwrap().push_str(std::str::from_utf8(line).unwrap());
-                Ok(())
-            });
-            config.log = LogConfig { output, ..LogConfig::default() };
+            config.log = log_to(&lines);
         });
         get(&mut proxy.client(), 3);
         until("the spans are accepted", || counter(&proxy, "traces_exported") == 3);
@@ -345,7 +350,11 @@ fn an_address_that_never_answers_leaves_time_for_the_next_one() {
 #[test]
 fn requests_that_are_left_at_a_reload_are_counted_as_given_up() {
     let stalled = Collector::start(|_| Reply::Stall);
-    let mut proxy = proxy(&stalled.url);
+    let lines = Arc::default();
+    let mut proxy = Proxy::before(servers(2), |config| {
+        with_traces(&stalled.url)(config);
+        config.log = log_to(&lines);
+    });
     let mut client = proxy.client();
     get(&mut client, 1);
     until("the first message is sent", || stalled.connections.load(Ordering::SeqCst) == 1);
@@ -354,6 +363,9 @@ fn requests_that_are_left_at_a_reload_are_counted_as_given_up() {
     get(&mut client, 1);
     let counts = ["traces_exported", "traces_dropped", "traces_failed"].map(|name| counter(&proxy, name));
     assert_eq!(counts, [0, 0, 31]);
+    let lines = lines.lock().unwrap();
+    let line = "warn  31 requests were traced, but given up, because the collector has not accepted the spans\n";
+    assert!(lines.contains(line), "{lines}");
 }
 
 #[test]

@@ -172,7 +172,8 @@ mod tests {
         let (answers, answer) = channel::<SocketAddr>();
         let answer = Mutex::new(answer);
         let names = Names::new(Lookup::new(move |_| Ok(vec![answer.lock().unwrap().recv().unwrap()])));
-        let question = Question::Addresses("cache.test:1".parse().unwrap());
+        let address: net::Address = "cache.test:1".parse().unwrap();
+        let question = Question::Addresses(address.host_port().unwrap().clone());
         names.begin(&question, None);
         let (reloading, asked) = (names.clone(), question.clone());
         let reload = std::thread::spawn(move || reloading.look_up(&[asked], true));

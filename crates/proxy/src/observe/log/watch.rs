@@ -289,6 +289,12 @@ fn kinds(config: &Config) -> Vec<Kind> {
         warn("traces_dropped", REQUESTS, "not traced, because traces-queue was full", |sources| {
             sources.traces.dropped.load(Ordering::Relaxed)
         }),
+        warn(
+            "traces_given_up",
+            REQUESTS,
+            "traced, but given up, because the collector has not accepted the spans",
+            |sources| sources.traces.failed.load(Ordering::Relaxed),
+        ),
         Kind {
             detail: |sources| sources.traces.problem(),
             ..warn(
