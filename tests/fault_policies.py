@@ -149,7 +149,18 @@ POLICIES = (
     ),
     Policy(
         "plain-shared",
-        (Pool("main", SERVERS, {"hash": "fnv1a_64", "hash-tag": "{}", "timeouts": {"connect": "200ms"}}),),
+        (
+            Pool(
+                "main",
+                SERVERS,
+                {
+                    "hash": "fnv1a_64",
+                    "hash-tag": "{}",
+                    "timeouts": {"connect": "200ms"},
+                    "near-cache": {"lifetime": "1s", "memory": "1m"},
+                },
+            ),
+        ),
         {"dispatch": "shared", "workers": 12, "multi-get": "by-key", "queue": 5000, "part-failure": "miss"},
     ),
     Policy(
@@ -165,6 +176,7 @@ POLICIES = (
                     "failover": "on-error",
                     "failover-pool": _failover(),
                     "server-auth-file": "login",
+                    "near-cache": {"lifetime": "100ms"},
                 },
             ),
             Pool("failover", 1),
@@ -184,6 +196,7 @@ POLICIES = (
                     "failover": "on-error",
                     "distribution": "rendezvous",
                     "delete-pools": ["far"],
+                    "near-cache": {"lifetime": "1s", "memory": "16k"},
                 },
             ),
             # It has no values of clients, but receives their deletes.
@@ -271,6 +284,7 @@ POLICIES = (
                     "replicas": 2,
                     "warm-up": {"from": "old", "expiry": EXPIRY},
                     "shadow": {"to": "new", "share": 0.5},
+                    "near-cache": {"lifetime": "1s"},
                     "hash": "md5",
                 },
             ),

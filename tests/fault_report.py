@@ -116,7 +116,15 @@ def doubt(report: Report, what: str, stalls: Sequence[Stall], start: float) -> N
 def lines(report: Report) -> list[str]:
     """Return the report as lines of text."""
     clients, policy = report.clients, report.policy
-    shown = ("failovers", "hedges", "degraded_writes", "withheld_reads", "ejections", "invalidations_sent")
+    shown = (
+        "failovers",
+        "hedges",
+        "degraded_writes",
+        "withheld_reads",
+        "ejections",
+        "invalidations_sent",
+        "near_cache_hits",
+    )
     counts = ", ".join(
         f"{report.proxy[name]} {name.replace('_', ' ')}" for name in shown if report.proxy.get(name)
     )

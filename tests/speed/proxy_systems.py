@@ -37,6 +37,8 @@ FEATURES: dict[str, Feature] = {
     "traces": Feature(before='traces = "http://127.0.0.1:9/v1/traces"'),
     "traces-all": Feature(before='traces = "http://127.0.0.1:9/v1/traces"\ntraces-sample = 1'),
     "rate-limit": Feature(pool=f"rate-limit = {_RATE_LIMIT}"),
+    # No key is hot when all are requested equally, so this is the cost for other keys.
+    "near-cache": Feature(pool='near-cache = { lifetime = "5ms" }'),
     "allowed-commands": Feature(before='listen = { address = "127.0.0.1:PORT", allow = ["read", "write"] }'),
     "clients-per-address": Feature(before="clients-per-address = 10000"),
     "client-idle-timeout": Feature(before='client-idle-timeout = "5m"'),

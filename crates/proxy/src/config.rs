@@ -30,8 +30,8 @@ pub use listener::ListenerConfig;
 pub use logging::{LogConfig, LogFormat, LogLevel, LogOutput, LoggedKeys};
 pub use operations::Operations;
 pub use pool::{
-    Failover, FailoverPool, Hedge, PoolConfig, RateLimit, Reads, Resolve, RouteConfig, ServerConfig, Shadow, Timeouts,
-    WarmUp, Writes,
+    Failover, FailoverPool, Hedge, NearCache, PoolConfig, RateLimit, Reads, Resolve, RouteConfig, ServerConfig, Shadow,
+    Timeouts, WarmUp, Writes,
 };
 pub(crate) use proxy::share;
 pub use proxy::{Config, Discipline, MultiGet, PartFailure, RecordsConfig, Stamps};

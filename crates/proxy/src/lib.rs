@@ -17,9 +17,9 @@ mod replication;
 pub use config::{
     CertificateFiles, ClientLimits, Collector, CommandGroup, Commands, Config, ConfigError, Discipline, DispatchConfig,
     Distribution, Document, Failover, FailoverPool, FileError, Hash, Hedge, ListenerConfig, LogConfig, LogFormat,
-    LogLevel, LogOutput, LoggedKeys, Lookup, MultiGet, Operations, PartFailure, PoolConfig, PoolFile, ProxyFile,
-    ProxyProtocol, RateLimit, Reads, RecordsConfig, Resolve, RouteConfig, SERVERS_MAX, ServerConfig, Shadow, Stamps,
-    Timeouts, TlsConfig, TlsConfigError, TracesConfig, TransportConfig, WarmUp, Writes, read_servers,
+    LogLevel, LogOutput, LoggedKeys, Lookup, MultiGet, NearCache, Operations, PartFailure, PoolConfig, PoolFile,
+    ProxyFile, ProxyProtocol, RateLimit, Reads, RecordsConfig, Resolve, RouteConfig, SERVERS_MAX, ServerConfig, Shadow,
+    Stamps, Timeouts, TlsConfig, TlsConfigError, TracesConfig, TransportConfig, WarmUp, Writes, read_servers,
 };
 pub use control::{
     ChangeRequest, ChangedServer, FromManager, ProxyError, Running, ServerChange, Totals, change_server, check_files,

@@ -13,9 +13,11 @@ pub(crate) mod clients;
 pub(crate) mod command_groups;
 pub(crate) mod job;
 pub(crate) mod jobs;
+pub(crate) mod key_versions;
 pub(crate) mod late;
 pub(crate) mod leg_request;
 pub(crate) mod meta;
+pub(crate) mod near_cache;
 pub(crate) mod order;
 
 pub(crate) mod rate_limits;

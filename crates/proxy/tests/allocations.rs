@@ -9,7 +9,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use clock::Clock;
-use proxy::{Config, Discipline, MultiGet, RouteConfig, start};
+use proxy::{Config, Discipline, MultiGet, NearCache, RouteConfig, start};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use std::alloc::System;
 use std::io::{Read, Write};
@@ -226,6 +226,27 @@ fn wait_until_up(client: &mut TcpStream) {
     panic!("a server stays down: {}", String::from_utf8_lossy(&buffer));
 }
 
+/// Counts the allocations of requests that the near-cache answers, of those that fill it, and of writes that empty it.
+fn count_near() {
+    let mut config = config(Discipline::Pipelined);
+    config.pools[0].near_cache = Some(NearCache { keeps_every_key: true, ..NearCache::new(Duration::from_millis(1)) });
+    let proxy = start(config, Clock::monotonic()).unwrap();
+    let mut client = TcpStream::connect(proxy.address().unwrap()).unwrap();
+    client.set_nodelay(true).unwrap();
+    wait_until_up(&mut client);
+    let mut received = vec![0; REPLIES_BYTES];
+    for counted in exchanges().iter().filter(|(name, ..)| !name.contains("ten keys")) {
+        exchange(&mut client, counted, &mut received, WARM_UP);
+        let region = Region::new(ALLOCATOR);
+        exchange(&mut client, counted, &mut received, MEASURED);
+        let change = region.change();
+        let allocations = change.allocations + change.reallocations;
+        assert!(allocations <= ALLOCATIONS_MAX, "near-cache, {}: {allocations} allocations", counted.0);
+    }
+    drop(client);
+    assert_eq!(proxy.stop().unwrap().lost, 0);
+}
+
 /// Counts the bytes of the buffers for large values.
 fn count_large() {
     let proxy = start(config(Discipline::Pipelined), Clock::monotonic()).unwrap();
@@ -261,5 +282,6 @@ fn ordinary_requests_allocate_nothing_and_large_values_one_buffer() {
     ] {
         count_ordinary(discipline);
     }
+    count_near();
     count_large();
 }

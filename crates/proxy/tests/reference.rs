@@ -8,8 +8,8 @@ mod reference_keys;
 use proptest::prelude::*;
 use proxy::{
     CertificateFiles, CommandGroup, Config, DispatchConfig, Distribution, Document, Failover, FailoverPool, Hash,
-    Hedge, ListenerConfig, LogFormat, LogLevel, LoggedKeys, MultiGet, PartFailure, PoolFile, ProxyFile, RateLimit,
-    Reads, Resolve, RouteConfig, ServerConfig, Shadow, Stamps, Timeouts, WarmUp, Writes,
+    Hedge, ListenerConfig, LogFormat, LogLevel, LoggedKeys, MultiGet, NearCache, PartFailure, PoolFile, ProxyFile,
+    RateLimit, Reads, Resolve, RouteConfig, ServerConfig, Shadow, Stamps, Timeouts, WarmUp, Writes,
 };
 use reference_keys::{REFERENCE, keys_of, uncommented};
 use std::time::Duration;
@@ -43,6 +43,7 @@ fn everything() -> ProxyFile {
         delete_pools: Some(vec![name.clone()]),
         flush: Some(true),
         rate_limit: Some(RateLimit { per_second: 1, burst: Some(1) }),
+        near_cache: Some(NearCache { memory: Some(4096), ..NearCache::new(second) }),
         timeouts: Some(Timeouts::default()),
         failures: Some(1),
         ready_servers: Some(1),

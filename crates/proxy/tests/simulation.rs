@@ -139,6 +139,7 @@ fn play_before(backends: &[Vec<SimulatedBackend>], scenario: &Scenario, seed: u6
     }
     wait_for_rest(&proxy)?;
     wait_for_spans(&proxy, &collector, scenario)?;
+    all.near_cache_hits = near_cache_hits(&proxy.metrics());
     let totals = proxy.stop();
     let requests = before.requests + totals.requests;
     // The proxy need not have read everything that a vanished client sent.
@@ -195,6 +196,12 @@ fn wait_for_spans(proxy: &Proxy, collector: &SimulatedCollector, scenario: &Scen
     problem.map_or(Ok(()), Err)
 }
 
+/// The requests that near-caches have answered, of all pools.
+fn near_cache_hits(metrics: &str) -> u64 {
+    let samples = metrics.lines().filter(|line| line.starts_with("waystage_near_cache_hits_total{"));
+    samples.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
+}
+
 /// Runs the scenario of a seed. A panic of the proxy is a failure, too.
 fn play_seed(seed: u64) -> Result<Tally, String> {
     let scenario = Scenario::from(&mut Random(seed));
@@ -245,6 +252,7 @@ fn every_request_is_answered_or_failed_exactly_once() {
     eprintln!("{} scenarios: {total:?}", seeds.len());
     // A simulation in which all requests succeed, or all fail, would prove little.
     assert!(seeds.len() < 50 || (total.failed > 0 && total.answered > total.failed), "{total:?}");
+    assert!(seeds.len() < 50 || total.near_cache_hits > 0, "{total:?}");
 }
 
 /// docs/test-coverage.md lists every setting and command. The column of the simulation says `drawn`, or why not.

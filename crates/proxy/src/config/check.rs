@@ -61,6 +61,10 @@ impl Config {
                 return Err(ConfigError::value(format!("pools.{index}.name"), quoted(&pool.name), problem));
             }
             pool.check(index)?;
+            if pool.near_cache.is_some() && self.operations.hot_keys == 0 {
+                let problem = "with hot-keys 0 no key is hot; increase hot-keys, or leave out near-cache";
+                return Err(ConfigError::at(format!("pools.{index}.near-cache"), problem));
+            }
             for (key, name) in pool.named_pools() {
                 let key = format!("pools.{index}.{key}");
                 if name == pool.name {

@@ -15,6 +15,9 @@ const EXPIRY_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 /// More keys per second than a proxy can forward.
 const RATE_MAX: u32 = 10_000_000;
+const NEAR_LIFETIME_MAX: Duration = Duration::from_secs(1);
+const NEAR_MEMORY_MIN: u64 = 4096;
+const NEAR_MEMORY_MAX: u64 = 1 << 30;
 
 impl PoolConfig {
     /// Checks this pool, which has this index.
@@ -27,6 +30,7 @@ impl PoolConfig {
             .and_then(|()| self.check_timeouts())
             .and_then(|()| self.check_hedge())
             .and_then(|()| self.check_rate_limit())
+            .and_then(|()| self.check_near_cache())
             .and_then(|()| self.check_others());
         found.map_err(|error| ConfigError { key: format!("pools.{index}.{}", error.key), ..error })
     }
@@ -165,6 +169,20 @@ impl PoolConfig {
             }
         }
         Ok(())
+    }
+
+    fn check_near_cache(&self) -> Result<(), ConfigError> {
+        let Some(near) = self.near_cache else { return Ok(()) };
+        if near.lifetime.is_zero() || near.lifetime > NEAR_LIFETIME_MAX {
+            let problem = format!("give more than 0s and at most {}", quantity::duration_text(NEAR_LIFETIME_MAX));
+            return Err(timed("near-cache.lifetime", near.lifetime, problem));
+        }
+        if (NEAR_MEMORY_MIN..=NEAR_MEMORY_MAX).contains(&near.memory_bytes()) {
+            return Ok(());
+        }
+        let size = |bytes| quantity::bytes_text(bytes);
+        let problem = format!("give {} to {}", size(NEAR_MEMORY_MIN), size(NEAR_MEMORY_MAX));
+        Err(ConfigError::value("near-cache.memory", quoted(&size(near.memory_bytes())), problem))
     }
 
     /// Checks the references to other pools, except their names.

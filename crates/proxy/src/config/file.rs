@@ -7,8 +7,8 @@ use crate::config::logging::{LogConfig, LogFormat, LogLevel, LoggedKeys};
 use crate::config::named::named;
 use crate::config::operations::Operations;
 use crate::config::pool::{
-    Failover, FailoverPool, Hedge, PoolConfig, RateLimit, Reads, Resolve, RouteConfig, ServerConfig, Shadow, Timeouts,
-    WarmUp, Writes,
+    Failover, FailoverPool, Hedge, NearCache, PoolConfig, RateLimit, Reads, Resolve, RouteConfig, ServerConfig, Shadow,
+    Timeouts, WarmUp, Writes,
 };
 use crate::config::proxy::{Config, Discipline, MultiGet, PartFailure, RecordsConfig, Stamps};
 use crate::config::text::{list_key, opt_list, opt_tag, opt_times};
@@ -156,6 +156,7 @@ pub struct PoolFile {
     pub delete_pools: Option<Vec<String>>,
     pub flush: Option<bool>,
     pub rate_limit: Option<RateLimit>,
+    pub near_cache: Option<NearCache>,
     #[serde(with = "opt_times", default)]
     pub timeouts: Option<Timeouts>,
     pub failures: Option<u32>,
@@ -405,7 +406,7 @@ impl PoolFile {
         }
         overridden!(PoolFile, self, by, {
             name, listen, servers, servers_file, srv, resolve, distribution, hash, hash_tag, replicas, writes, reads, failover, hedge, failover_pool,
-            warm_up, shadow, read_pool, delete_pools, flush, rate_limit, timeouts, failures, ready_servers, server_auth_file
+            warm_up, shadow, read_pool, delete_pools, flush, rate_limit, near_cache, timeouts, failures, ready_servers, server_auth_file
         }, {})
     }
 
@@ -436,6 +437,7 @@ impl PoolFile {
             delete_pools: self.delete_pools.unwrap_or_default(),
             flush: self.flush.unwrap_or(defaults.flush),
             rate_limit: self.rate_limit,
+            near_cache: self.near_cache,
             timeouts: self.timeouts.unwrap_or(defaults.timeouts),
             failures: self.failures.unwrap_or(defaults.failures),
             ready_servers: self.ready_servers.unwrap_or(defaults.ready_servers),

@@ -2,7 +2,7 @@
 
 use crate::config::listener::ListenerConfig;
 use crate::config::named::named;
-use configuration::text::time;
+use configuration::text::{opt_size, time};
 use key_distribution::{Distribution, Hash};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -110,6 +110,24 @@ pub struct RateLimit {
     pub burst: Option<u32>,
 }
 
+/// The near-cache: each event loop answers a `get` of a hot key with a value that a server has returned within the lifetime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, expecting = "a table")]
+pub struct NearCache {
+    /// The largest age of a value.
+    #[serde(with = "time")]
+    pub lifetime: Duration,
+    /// The bytes of values that each event loop keeps.
+    #[serde(with = "opt_size", default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<u64>,
+    /// Whether every key is kept, and not only hot ones. For tests; not a key of the file.
+    #[serde(skip)]
+    pub keeps_every_key: bool,
+}
+
+/// The default bytes of values of a near-cache in each event loop.
+const NEAR_CACHE_BYTES: u64 = 1 << 20;
+
 /// The default time to answer a request completely.
 const REPLY: Duration = Duration::from_secs(10);
 
@@ -212,6 +230,8 @@ pub struct PoolConfig {
     pub flush: bool,
     /// How many keys clients may request.
     pub rate_limit: Option<RateLimit>,
+    /// The near-cache for hot keys.
+    pub near_cache: Option<NearCache>,
     /// The timeouts of its backends.
     pub timeouts: Timeouts,
     /// After how many timeouts in a row, without a reply between, a backend is ejected.
@@ -231,6 +251,18 @@ impl RateLimit {
     /// The largest number of keys at once.
     pub fn burst(&self) -> u32 {
         self.burst.unwrap_or(self.per_second)
+    }
+}
+
+impl NearCache {
+    /// A near-cache for hot keys, with the default memory.
+    pub fn new(lifetime: Duration) -> NearCache {
+        NearCache { lifetime, memory: None, keeps_every_key: false }
+    }
+
+    /// The bytes of values that each event loop keeps.
+    pub fn memory_bytes(&self) -> u64 {
+        self.memory.unwrap_or(NEAR_CACHE_BYTES)
     }
 }
 
@@ -284,6 +316,7 @@ impl PoolConfig {
             delete_pools: Vec::new(),
             flush: true,
             rate_limit: None,
+            near_cache: None,
             timeouts: Timeouts::default(),
             failures: 3,
             ready_servers: 1,

@@ -35,12 +35,14 @@ use crate::path::dispatch::dispatcher::Dispatcher;
 use crate::path::event_loop::{EventLoop, LoopEnd, MAILBOX};
 use crate::path::jobs::Jobs;
 use crate::path::journal::Journal;
+use crate::path::key_versions::KeyVersions;
 use crate::path::listeners::Listeners;
 use crate::path::messages::{AcceptMessage, LoopMessage};
+use crate::path::near_cache::NearCaches;
 use crate::path::rate_limits::{Buckets, RateLimits, buckets};
 use crate::path::rewrite::Rewriter;
 use crate::path::route::Router;
-use crate::replication::pending_invalidations::PendingInvalidations;
+use crate::replication::pending_invalidations::{LINGER, PendingInvalidations};
 use clock::{Clock, Nanos};
 use net::{Address, ControlSocket, Inherited, Listening, Mailbox, Poller, Post, Token, mailbox};
 use records::{Program, Writer};
@@ -78,6 +80,7 @@ pub(super) struct Prepared {
     pub(super) inheritance: Inheritance,
     pub(super) servers: Servers,
     pub(super) buckets: Buckets,
+    pub(super) key_versions: KeyVersions,
     pub(super) warnings: Vec<String>,
 }
 
@@ -129,12 +132,17 @@ impl Prepared {
         let log = Log::prepare(config, &stats, &is_stopping, before)?;
         let traces = Traces::prepare(config, &tally, clock)?;
         let buckets = buckets(config, itself.map(|old| (&old.config, &old.buckets)), clock.now());
+        let key_versions = itself.map_or_else(KeyVersions::default, |old| old.key_versions.clone());
+        let has_near_cache = config.pools.iter().any(|pool| pool.near_cache.is_some());
+        let longest_reply = config.pools.iter().map(|pool| pool.timeouts.reply).max().unwrap_or_default();
+        key_versions.begin_configuration(has_near_cache, longest_reply + LINGER, clock.now());
         let (clients_open, addresses) = (Arc::new(AtomicUsize::new(0)), Addresses::default());
         let (mut posts, mut loops) = (Vec::new(), Vec::new());
         for (index, heartbeat) in Heartbeat::of_loops(watchdog, config.loops).into_iter().enumerate() {
             let journal = journal(config, &stats, (log.as_ref(), traces.as_ref()), records.0.as_ref(), index);
             let limits = RateLimits::new(config, &buckets, &router, &tally.loops[index]);
-            let own = (journal, limits);
+            let near = NearCaches::new(config, &router, &key_versions);
+            let own = (journal, limits, near, key_versions.clone());
             let (post, mut parts) = build(config, &router, &backends, &stats, &inheritance.pending, own, index)?;
             parts.core.settings.users.clone_from(&auth.users);
             let shared = (clients_open.clone(), addresses.clone());
@@ -169,6 +177,7 @@ impl Prepared {
             inheritance,
             servers,
             buckets,
+            key_versions,
             warnings,
         })
     }
@@ -370,7 +379,12 @@ fn build(
     backends: &[Backend],
     stats: &Stats,
     pending: &[PendingInvalidations],
-    (journal, rate_limits): (Journal, Option<RateLimits>),
+    (journal, rate_limits, near_caches, key_versions): (
+        Journal,
+        Option<RateLimits>,
+        Option<Box<NearCaches>>,
+        KeyVersions,
+    ),
     index: usize,
 ) -> Result<(Post<LoopMessage>, Parts), ProxyError> {
     let poller = Poller::new()?;
@@ -389,10 +403,11 @@ fn build(
         clock: clock.clone(),
         turn: clock.now(),
         progressed: Nanos::UNSET,
-        jobs: Jobs::new(config),
+        jobs: Jobs::new(config, key_versions),
         answered: Vec::new(),
         rate_limits,
         rewriter: Rewriter::new(router),
+        near_caches,
         dispatcher: Dispatcher::new(
             config,
             router.clone(),

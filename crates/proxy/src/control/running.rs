@@ -16,6 +16,7 @@ use crate::observe::process_counts::ProcessCounts;
 use crate::observe::tally::Tally;
 use crate::observe::watchdog::Watchdog;
 use crate::path::event_loop::LoopEnd;
+use crate::path::key_versions::KeyVersions;
 use crate::path::messages::{AcceptMessage, DrainLimits, LoopMessage, NewestAcceptor};
 use crate::path::rate_limits::Buckets;
 use crate::replication::pending_invalidations::PendingInvalidations;
@@ -70,6 +71,8 @@ pub struct Running {
     pub(crate) servers: Servers,
     /// By pool.
     pub(crate) buckets: Buckets,
+    /// All configurations of this process share it.
+    pub(crate) key_versions: KeyVersions,
     /// Another proxy of this process accepts clients now.
     pub(crate) is_replaced: bool,
 }

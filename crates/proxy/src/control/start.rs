@@ -107,6 +107,7 @@ pub(crate) fn start_after(config: Config, before: Before<'_>, clock: Clock) -> R
         pending: prepared.inheritance.pending,
         servers: prepared.servers,
         buckets: prepared.buckets,
+        key_versions: prepared.key_versions,
         is_replaced: false,
     })
 }

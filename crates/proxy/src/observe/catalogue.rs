@@ -40,7 +40,7 @@ const POOL: &[&str] = &["pool"];
 const QUEUE: &[&str] = &["loop", "queue"];
 
 /// All metrics, in the order of the page.
-pub(crate) const ALL: [&Definition; 91] = [
+pub(crate) const ALL: [&Definition; 92] = [
     &STAGE,
     &REQUESTS,
     &KEYS,
@@ -83,6 +83,7 @@ pub(crate) const ALL: [&Definition; 91] = [
     &WRITES_DEGRADED,
     &WITHHELD_READS,
     &RATE_LIMITED,
+    &NEAR_CACHE_HITS,
     &SERVER_LIST_CHANGES,
     &SERVER_LIST_FAILURES,
     &BACKEND_UP,
@@ -273,6 +274,11 @@ pub(crate) const WITHHELD_READS: Definition = counter(
 );
 pub(crate) const RATE_LIMITED: Definition =
     counter("waystage_rate_limited_total", POOL, "Requests refused because the pool had reached its rate limit");
+pub(crate) const NEAR_CACHE_HITS: Definition = counter(
+    "waystage_near_cache_hits_total",
+    POOL,
+    "Requests for a hot key answered from the near-cache, without a server",
+);
 pub(crate) const SERVER_LIST_CHANGES: Definition = counter(
     "waystage_server_list_changes_total",
     POOL,

@@ -107,6 +107,7 @@ impl Continued for PoolCounters {
             writes_degraded,
             withheld_reads,
             rate_limited,
+            near_cache_hits,
         } = self;
         vec![
             reads,
@@ -121,6 +122,7 @@ impl Continued for PoolCounters {
             writes_degraded,
             withheld_reads,
             rate_limited,
+            near_cache_hits,
         ]
     }
 }

@@ -143,6 +143,8 @@ pub(crate) struct PoolCounters {
     pub(crate) withheld_reads: Counter,
     /// Requests refused because of the rate limit.
     pub(crate) rate_limited: Counter,
+    /// Requests answered from the near-cache.
+    pub(crate) near_cache_hits: Counter,
 }
 
 /// The counters of one queue of one loop.

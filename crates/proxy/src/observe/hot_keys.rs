@@ -1,7 +1,7 @@
 //! The most frequently requested keys. Each event loop counts a sample of its keys in its own sketch, and publishes a copy at most
 //! four times a second, at the end of a turn. Readers add the copies up; a loop never waits for them.
 
-use crate::observe::space_saving::Sketch;
+use crate::observe::space_saving::{Counted, Sketch};
 use clock::{Clock, Nanos};
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -121,17 +121,25 @@ impl HotKeys {
         self.batch.clear();
     }
 
-    /// Publishes a copy if it is due. If a reader has locked the last copy, a later turn publishes instead.
-    pub(crate) fn publish(&mut self, now: Nanos) {
+    /// Publishes a copy if it is due, and returns whether it did. If a reader has locked the last copy, a later turn publishes instead.
+    pub(crate) fn publish(&mut self, now: Nanos) -> bool {
         if !self.has_news || now < self.published + PUBLISH_EVERY {
-            return;
+            return false;
         }
         self.count_batch();
-        if let Ok(mut copy) = self.copy.try_lock() {
-            self.sketch.decay(now);
-            copy.copy_from(&self.sketch);
-            (self.has_news, self.published) = (false, now);
-        }
+        let Ok(mut copy) = self.copy.try_lock() else { return false };
+        self.sketch.decay(now);
+        copy.copy_from(&self.sketch);
+        (self.has_news, self.published) = (false, now);
+        true
+    }
+
+    /// The keys whose rate in this loop exceeds its error, in descending order of their rates.
+    pub(crate) fn hottest(&self) -> impl Iterator<Item = &[u8]> {
+        let is_hot = |one: &Counted<'_>| one.count - one.excess > 2.0 * one.count.sqrt();
+        let mut hot: Vec<Counted<'_>> = self.sketch.counted().filter(is_hot).collect();
+        hot.sort_by(|left, right| right.count.total_cmp(&left.count));
+        hot.into_iter().map(|one| one.key)
     }
 
     /// Whether a key was counted since the last copy.
@@ -255,7 +263,7 @@ mod tests {
                 }
             }
             hand.advance(Duration::from_secs(1));
-            loops.iter_mut().for_each(|hot_keys| hot_keys.publish(clock.now()));
+            loops.iter_mut().for_each(|hot_keys| _ = hot_keys.publish(clock.now()));
         }
         board.hottest()
     }
@@ -300,6 +308,19 @@ mod tests {
         hot_keys.publish(clock.now());
         assert_eq!(board.hottest().0, []);
         assert!(hot_keys.sketch.counted().count() <= 4 * PLACES_PER_KEY);
+    }
+
+    #[test]
+    fn the_keys_that_are_hot_in_a_loop_come_first_and_rare_ones_not_at_all() {
+        let (clock, _) = Clock::manual(Nanos(1));
+        let board = HotKeysBoard::new(1, 4, &clock).unwrap();
+        let mut hot_keys = board.counter(0);
+        for index in 0..3000 {
+            ["warm", "hot", "hot", "hot"].iter().for_each(|key| hot_keys.note(&get(key), 1));
+            hot_keys.note(&get(&format!("key{index}")), 1);
+        }
+        hot_keys.publish(Nanos(1_000_000_000));
+        assert_eq!(hot_keys.hottest().collect::<Vec<_>>(), [b"hot".as_slice(), b"warm"]);
     }
 
     #[test]

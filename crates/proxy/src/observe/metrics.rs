@@ -163,7 +163,7 @@ impl Snapshot {
             kinds.map(|(kind, field)| (labels::and(labels::pool(name), "kind", kind), sum(index, field)))
         });
         page.samples(&catalogue::POOL_REQUESTS, requests)?;
-        let fields: [(&Definition, Field); 10] = [
+        let fields: [(&Definition, Field); 11] = [
             (&catalogue::FAILOVERS, |pool| &pool.failovers),
             (&catalogue::HEDGES, |pool| &pool.hedges),
             (&catalogue::HEDGES_WON, |pool| &pool.hedges_won),
@@ -174,6 +174,7 @@ impl Snapshot {
             (&catalogue::WRITES_DEGRADED, |pool| &pool.writes_degraded),
             (&catalogue::WITHHELD_READS, |pool| &pool.withheld_reads),
             (&catalogue::RATE_LIMITED, |pool| &pool.rate_limited),
+            (&catalogue::NEAR_CACHE_HITS, |pool| &pool.near_cache_hits),
         ];
         for (definition, field) in fields {
             page.samples(definition, each().map(|(index, name)| (labels::pool(name), sum(index, field))))?;

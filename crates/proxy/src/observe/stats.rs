@@ -156,6 +156,7 @@ impl Stats {
             ("waystage_degraded_writes", of_pools(|pool| &pool.writes_degraded)),
             ("waystage_withheld_reads", of_pools(|pool| &pool.withheld_reads)),
             ("waystage_rate_limited", of_pools(|pool| &pool.rate_limited)),
+            ("waystage_near_cache_hits", of_pools(|pool| &pool.near_cache_hits)),
             ("waystage_invalidations_pending", self.invalidations_pending.iter().map(|count| load(count)).sum()),
             ("waystage_invalidations_sent", of_backends(|backend| &backend.invalidations_sent)),
             ("waystage_invalidations_failed", of_backends(|backend| &backend.invalidations_failed)),

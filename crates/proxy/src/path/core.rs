@@ -6,12 +6,13 @@ use crate::observe::server_version::version_text;
 use crate::observe::stats::Stats;
 use crate::path::auth::Users;
 use crate::path::dispatch::dispatcher::Dispatcher;
-use crate::path::job::{FollowUp, JobId, NextStep, SessionRef};
+use crate::path::job::{FollowUp, JobId, NearUse, NextStep, SessionRef};
 use crate::path::jobs::{AnsweredJobs, Jobs, Time};
 use crate::path::join::join;
 use crate::path::journal::Journal;
 use crate::path::leg_request::own_limits;
 use crate::path::meta::{finish_reply, prepare};
+use crate::path::near_cache::{Found, NearCaches};
 use crate::path::order::Overlap;
 use crate::path::rate_limits::RateLimits;
 use crate::path::rewrite::Rewriter;
@@ -61,6 +62,8 @@ pub(crate) struct Core {
     pub(crate) rate_limits: Option<RateLimits>,
     /// Changes keys, if a route does.
     pub(crate) rewriter: Option<Box<Rewriter>>,
+    /// The near-caches of pools, if any has one.
+    pub(crate) near_caches: Option<Box<NearCaches>>,
     pub(crate) dispatcher: Dispatcher,
     pub(crate) journal: Journal,
     pub(crate) stats: Stats,
@@ -183,10 +186,52 @@ impl Core {
     /// Sends a job to its backends, unless the rate limit of a pool refuses it.
     pub(crate) fn send(&mut self, id: JobId, request: &Request<'_>) {
         let pool = self.jobs.get(id).pool;
-        let Some(refusal) = self.refusal(request, pool) else { return self.dispatch(id, request) };
+        let Some(refusal) = self.refusal(request, pool) else {
+            if self.near_caches.is_none() || !self.answer_near(id, request) {
+                self.dispatch(id, request);
+            }
+            return;
+        };
         let job = self.jobs.get(id);
         (job.outcome, job.is_done) = (Outcome::Overloaded, true);
         job.reply.extend_from_slice(&refusal);
+    }
+
+    /// Answers a `get` of one key from the near-cache, if it has the value. Otherwise the reply to the job may be kept there.
+    fn answer_near(&mut self, id: JobId, request: &Request<'_>) -> bool {
+        let Core { near_caches, jobs, journal, clock, .. } = self;
+        let (Some(near), &Request::Get { verb: Verb::Get, keys, .. }) = (near_caches, request) else { return false };
+        if keys.are_more_than(1) {
+            return false;
+        }
+        let job = jobs.get(id);
+        let pool = match near.look_up(keys.first().unwrap_or_default(), job.pool, clock) {
+            Found::NotHot => return false,
+            Found::Wanted(place) => {
+                job.near = NearUse::Fills(place);
+                return false;
+            }
+            Found::Reply { reply, pool, now } => {
+                if !jobs.answer(id, reply, now) {
+                    return false;
+                }
+                pool
+            }
+        };
+        let counters = &journal.counters.pools[pool];
+        counters.reads.add(1);
+        counters.near_cache_hits.add(1);
+        journal.note_keys(request, jobs.get(id));
+        true
+    }
+
+    /// Ends a turn of the event loop: publishes the hot keys, and gives the near-caches those of this loop.
+    pub(crate) fn end_turn(&mut self) {
+        if self.journal.end_turn(self.turn)
+            && let Some(near) = &mut self.near_caches
+        {
+            near.set_hot(self.journal.hottest());
+        }
     }
 
     /// Sends a job to its backends. A read that is sent again was admitted before.
@@ -200,6 +245,12 @@ impl Core {
     }
 
     fn dispatch_as_is(&mut self, id: JobId, request: &Request<'_>) {
+        let job = self.jobs.get(id);
+        if let NearUse::Fills(place) = job.near
+            && let (Some(near), Request::Get { keys, .. }) = (&mut self.near_caches, request)
+        {
+            near.begin_fill(place, (id, job.begun), keys.first().unwrap_or_default(), job.pool, self.turn);
+        }
         let (dispatcher, mut answered, time) = self.parts();
         dispatcher.dispatch(id, request, &mut answered, time);
     }
@@ -247,7 +298,7 @@ impl Core {
 
     /// Goes on with a job some of whose legs have answered. When its reply is complete, returns the session that waits for it.
     pub(crate) fn complete(&mut self, id: JobId) -> Option<SessionRef> {
-        let Core { dispatcher, jobs, answered, clock, turn, settings, journal, rewriter, .. } = self;
+        let Core { dispatcher, jobs, answered, clock, turn, settings, journal, rewriter, near_caches, .. } = self;
         jobs.get(id).is_listed = false;
         let mut answered = AnsweredJobs { jobs, list: answered };
         let time = Time { clock, turn: *turn };
@@ -302,10 +353,18 @@ impl Core {
             job.reply.clear();
             job.reply.extend_from_slice(line);
         }
+        if let NearUse::Fills(place) = job.near
+            && let Some(near) = near_caches
+        {
+            near.end_fill(place, id, job);
+        }
         let session = job.session;
         if job.is_waiting() && matches!(job.follow_up, FollowUp::ReplicatedWrite { .. }) {
             job.is_late_write = true;
             jobs.clients.late_write_begun(session);
+        }
+        if !jobs.get(id).is_waiting() {
+            jobs.end_write(id);
         }
         jobs.joined(id);
         Some(session)

@@ -555,7 +555,7 @@ impl EventLoop {
     fn publish_clients(&mut self) {
         self.core.journal.counters.held_bytes.set(self.core.jobs.clients.held_bytes as u64);
         self.core.journal.counters.clients_open.set(self.sessions.len() as u64);
-        self.core.journal.end_turn(self.core.turn);
+        self.core.end_turn();
     }
 
     fn end_heartbeat(&mut self) {

@@ -7,6 +7,7 @@ mod rare;
 pub(crate) use crate::path::job::candidate::{Candidate, WantedKey};
 
 use crate::path::job::rare::{KEPT_BYTES, RareJobState, recycle};
+use crate::path::key_versions::Written;
 use crate::path::late::LateRequest;
 use clock::{Nanos, Stage, StageClock};
 use records::Outcome;
@@ -98,6 +99,17 @@ pub(crate) enum BackgroundJob {
 pub(crate) enum Invalidation {
     Key(Arc<[u8]>),
     Everything,
+}
+
+/// What a job has to do with the near-cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum NearUse {
+    #[default]
+    Nothing,
+    /// Its reply can be kept in this place.
+    Fills(u8),
+    /// It is a write that may still be in flight.
+    Writes(Written),
 }
 
 /// How the replies of the legs become one reply.
@@ -230,7 +242,7 @@ pub(crate) struct Job {
     pub(crate) held_bytes: usize,
     pub(crate) counted_bytes: usize,
     /// A value of the reply could not be held, so the reply was dropped. It has this many bytes.
-    pub(crate) dropped_value: Option<usize>,
+    pub(crate) dropped_value: Option<u32>,
     /// The reply may exceed what the client may have, since the client gets nothing else before it.
     pub(crate) may_exceed: bool,
     /// It was sent again because its reply was dropped.
@@ -258,6 +270,7 @@ pub(crate) struct Job {
     /// again. Of another meta command that requests its key or opaque, the first line. Replies are compared with it.
     pub(crate) kept: Vec<u8>,
     pub(crate) warm_up: WarmUpStep,
+    pub(crate) near: NearUse,
     pub(crate) background: Option<BackgroundJob>,
     legs: Vec<Leg>,
     legs_used: usize,
@@ -449,7 +462,7 @@ impl Job {
 
     /// Discards what has arrived of the reply, because it cannot be held.
     pub(crate) fn drop_reply(&mut self, value_bytes: usize) {
-        self.dropped_value = Some(value_bytes);
+        self.dropped_value = Some(u32::try_from(value_bytes).unwrap_or(u32::MAX));
         self.reply = Vec::new();
         self.legs[..self.legs_used].iter_mut().for_each(|leg| leg.reply = Vec::new());
         self.held_bytes = 0;
@@ -465,6 +478,10 @@ impl Job {
         (self.first_error, self.dropped_value) = (None, None);
         (self.join, self.follow_up, self.outcome) = (Join::default(), FollowUp::default(), Outcome::default());
         (self.is_done, self.has_added_legs) = (false, true);
+        if let NearUse::Fills(_) = self.near {
+            // Another key may have got the place.
+            self.near = NearUse::Nothing;
+        }
         self.reply.clear();
         self.rare.forget_wanted(self.returned_key.is_none());
     }
@@ -507,6 +524,18 @@ impl Job {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_read_that_is_sent_again_fills_no_place_of_the_near_cache_and_a_write_still_counts() {
+        for (near, after) in [
+            (NearUse::Fills(3), NearUse::Nothing),
+            (NearUse::Writes(Written::Everything), NearUse::Writes(Written::Everything)),
+        ] {
+            let mut job = Job { near, ..Job::default() };
+            job.restart();
+            assert_eq!(job.near, after);
+        }
+    }
 
     /// There may be thousands.
     #[test]

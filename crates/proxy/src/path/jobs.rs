@@ -3,10 +3,12 @@
 
 use crate::config::Config;
 use crate::path::clients::{ALWAYS_BYTES, Clients, Room};
-use crate::path::job::{FollowUp, Job, JobId, LegRef, SessionRef, WarmUpStep};
-use crate::path::leg_request::{is_read, own_limits};
+use crate::path::job::{FollowUp, Job, JobId, LegRef, NearUse, SessionRef, WarmUpStep};
+use crate::path::key_versions::KeyVersions;
+use crate::path::leg_request::{first_key, is_read, own_limits};
 use crate::path::meta::{only_reads, wins};
-use clock::{Clock, Nanos};
+use crate::path::order::Access;
+use clock::{Clock, Nanos, Stage};
 use records::Outcome;
 use std::borrow::Cow;
 use wire::{ParsedRequest, Request, Verb, parse_request};
@@ -23,6 +25,8 @@ pub(crate) struct Jobs {
     begun: u32,
     pub(crate) outstanding: Outstanding,
     pub(crate) clients: Clients,
+    /// Counts the writes of these jobs.
+    versions: KeyVersions,
 }
 
 /// The number of legs that wait for a reply.
@@ -77,10 +81,10 @@ impl Outstanding {
 }
 
 impl Jobs {
-    /// No jobs, with the limits of this configuration.
-    pub(crate) fn new(config: &Config) -> Jobs {
+    /// No jobs, with the limits of this configuration. Their writes are counted in `versions`.
+    pub(crate) fn new(config: &Config, versions: KeyVersions) -> Jobs {
         let clients = Clients::new(config.client_buffer_bytes as usize, config.memory_bytes as usize);
-        Jobs { clients, ..Jobs::default() }
+        Jobs { clients, versions, ..Jobs::default() }
     }
 
     /// Begins a job of a client.
@@ -125,6 +129,8 @@ impl Jobs {
             if job.dropped_value.is_some() {
                 self.clients.dropped_changed(job.session, false);
             }
+            self.end_write(id);
+            let job = &mut self.table[id as usize];
             if self.free.len() < SPARE_JOBS {
                 job.clear()
             } else {
@@ -144,6 +150,45 @@ impl Jobs {
         let job = &mut self.table[id as usize];
         assert!(job.is_live, "an ended job is not used");
         job
+    }
+
+    /// Counts a job as a write before its request is sent, until none of its legs is in flight, so that no near-cache returns an
+    /// earlier value. Background jobs and later steps are counted, too.
+    pub(crate) fn note_write(&mut self, id: JobId, request: &Request<'_>) {
+        let job = &mut self.table[id as usize];
+        if !self.versions.counts_writes()
+            || matches!(job.near, NearUse::Writes(_))
+            || Access::of(request) != Access::Write
+        {
+            return;
+        }
+        let mut decoded = None;
+        let has_several_keys = matches!(request, Request::Get { keys, .. } if keys.are_more_than(1)) || job.keys > 1;
+        let key = if has_several_keys { None } else { first_key(request, &mut decoded) };
+        job.near = self.versions.begin_write(key).map_or(NearUse::Nothing, NearUse::Writes);
+    }
+
+    /// No server will answer the write of a job any more.
+    pub(crate) fn end_write(&mut self, id: JobId) {
+        let job = &mut self.table[id as usize];
+        if let NearUse::Writes(written) = job.near {
+            job.near = NearUse::Nothing;
+            self.versions.end_write(written);
+        }
+    }
+
+    /// Answers a job with this reply to a `get` of one key that was found. Returns false if the reply cannot be held.
+    pub(crate) fn answer(&mut self, id: JobId, reply: &[u8], now: Nanos) -> bool {
+        let job = &mut self.table[id as usize];
+        if self.clients.room_for(job.session, reply.len()) != Room::Enough {
+            return false;
+        }
+        job.stamp(Stage::Routed, now);
+        job.reply.extend_from_slice(reply);
+        job.held_bytes += reply.len();
+        (job.keys, job.hits, job.is_done) = (1, 1, true);
+        self.count_bytes(id);
+        true
     }
 
     /// Adds a value to the incomplete reply of a leg; returns the size of that reply so far. If the value cannot be held, the
@@ -315,7 +360,7 @@ impl AnsweredJobs<'_> {
 mod tests {
     use super::*;
     use crate::path::job::Join;
-    use clock::{Stage, StageClock};
+    use clock::StageClock;
 
     #[test]
     fn a_used_job_begins_clean() {

@@ -57,11 +57,14 @@ impl Journal {
         }
     }
 
-    /// Publishes the hot keys for other threads at the end of a turn.
-    pub(crate) fn end_turn(&mut self, now: Nanos) {
-        if let Some(hot_keys) = &mut self.hot_keys {
-            hot_keys.publish(now);
-        }
+    /// Publishes the hot keys for other threads at the end of a turn. Returns whether it did.
+    pub(crate) fn end_turn(&mut self, now: Nanos) -> bool {
+        self.hot_keys.as_mut().is_some_and(|hot_keys| hot_keys.publish(now))
+    }
+
+    /// The keys that are hot in this loop, the hottest first.
+    pub(crate) fn hottest(&self) -> impl Iterator<Item = &[u8]> {
+        self.hot_keys.iter().flat_map(HotKeys::hottest)
     }
 
     /// One request in this many is recorded; zero without records.

@@ -54,6 +54,8 @@ pub(crate) struct Tally {
     pub(crate) answered: u64,
     pub(crate) failed: u64,
     pub(crate) vanished: u64,
+    /// Requests that the near-cache has answered.
+    pub(crate) near_cache_hits: u64,
 }
 
 impl Tally {
@@ -62,6 +64,7 @@ impl Tally {
         self.answered += other.answered;
         self.failed += other.failed;
         self.vanished += other.vanished;
+        self.near_cache_hits += other.near_cache_hits;
     }
 }
 

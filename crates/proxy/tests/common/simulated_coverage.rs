@@ -32,7 +32,7 @@ const NAMED: [(&str, &[&str]); 14] = [
     ("pools.resolve", Resolve::NAMES),
 ];
 /// Tables and lists, whose keys are listed one by one.
-const TABLES: [&str; 11] = [
+const TABLES: [&str; 12] = [
     "listen",
     "tls-certificates",
     "pools",
@@ -43,6 +43,7 @@ const TABLES: [&str; 11] = [
     "pools.warm-up",
     "pools.shadow",
     "pools.rate-limit",
+    "pools.near-cache",
     "pools.timeouts",
 ];
 /// The number of requests of each client that are looked at.

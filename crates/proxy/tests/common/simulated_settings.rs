@@ -6,7 +6,7 @@ use super::simulated_opening::Opening;
 use super::simulated_scenario::{EXPIRY_S, Part, PoolPlan, Shape};
 use proxy::{
     CommandGroup, Config, DispatchConfig, Distribution, Failover, FailoverPool, Hash, Hedge, ListenerConfig, LogFormat,
-    LogLevel, LoggedKeys, Lookup, MultiGet, PartFailure, PoolFile, ProxyFile, RateLimit, Reads, RouteConfig,
+    LogLevel, LoggedKeys, Lookup, MultiGet, NearCache, PartFailure, PoolFile, ProxyFile, RateLimit, Reads, RouteConfig,
     ServerConfig, Shadow, Stamps, Timeouts, WarmUp, Writes,
 };
 use std::net::{Ipv4Addr, SocketAddr};
@@ -45,6 +45,7 @@ impl Setting {
         let name = |part: Part| format!("{part:?}{suffix}");
         file.pools = pools.iter().map(|plan| pool(plan, pools, is_shared, shape, (&name, host), random)).collect();
         let replacement = shape.replacement.map(String::from);
+        near_caches(&mut file, pools, &mut Random(random.0.rotate_left(41)));
         let route = |(prefix, part): &(&str, Part)| RouteConfig {
             strip_prefix: shape.replacement == Some(""),
             replace_prefix: replacement.clone().filter(|replacement| !replacement.is_empty()),
@@ -164,6 +165,22 @@ const RATE_LIMITS: [Option<RateLimit>; 4] = [
     Some(RateLimit { per_second: 3000, burst: Some(150) }),
     Some(RateLimit { per_second: 1000, burst: None }),
 ];
+
+/// Lifetimes from less than the time of a request to longer than a fault. A key is kept from its first request on: no key of a scenario
+/// is hot.
+const LIFETIMES: [Duration; 4] =
+    [Duration::from_millis(1), Duration::from_millis(5), Duration::from_millis(100), Duration::from_secs(1)];
+
+/// Most pools to which keys belong have a near-cache, if the proxy counts keys.
+fn near_caches(file: &mut ProxyFile, pools: &[PoolPlan], random: &mut Random) {
+    let counts_keys = file.hot_keys != Some(0);
+    let with_keys = file.pools.iter_mut().zip(pools).filter(|(_, plan)| plan.part.has_keys());
+    for (pool, _) in with_keys.filter(|_| counts_keys) {
+        let memory = random.choose(&[None, Some(4096), Some(100_000)]);
+        let near = NearCache { memory, keeps_every_key: true, ..NearCache::new(random.choose(&LIFETIMES)) };
+        pool.near_cache = (!random.one_in(3)).then_some(near);
+    }
+}
 
 /// Half of the proxies that stamp every request log slow ones, some of them all.
 fn log(file: &mut ProxyFile, random: &mut Random) {

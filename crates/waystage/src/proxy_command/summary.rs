@@ -157,6 +157,10 @@ fn details(config: &Config, index: usize) -> Vec<(&'static str, String)> {
     if let Some(limit) = pool.rate_limit {
         details.push(("limit", format!("{} keys per second, {} at once", limit.per_second, limit.burst())));
     }
+    if let Some(near) = pool.near_cache {
+        let (lifetime, memory) = (duration_text(near.lifetime), quantity::bytes_text(near.memory_bytes()));
+        details.push(("near", format!("get of hot keys from values up to {lifetime} old, {memory} in each event loop")));
+    }
     if !pool.flush {
         details.push(("flush", "flush_all is not sent to this pool".into()));
     }

@@ -109,6 +109,7 @@ impl LegSender {
         answered: &mut AnsweredJobs<'_>,
         time: Time<'_>,
     ) {
+        answered.jobs.note_write(id, request);
         for leg in 0..answered.jobs.get(id).legs().len() as u16 {
             let job = answered.jobs.get(id);
             let is_background = job.background.is_some();

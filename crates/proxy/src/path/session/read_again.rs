@@ -130,7 +130,7 @@ impl Session {
         if self.rare.is_over(job.sequence) {
             return fail(id, b"", core);
         }
-        let value_bytes = job.dropped_value.unwrap_or_default();
+        let value_bytes = job.dropped_value.unwrap_or_default() as usize;
         let is_overtaken = self.has_written && self.last_write.wrapping_sub(job.sequence) as i32 > 0;
         // Only the size of one value is known, and the others may be larger. Each attempt therefore has at most half the
         // keys of the previous one.
