@@ -7,7 +7,7 @@ mod common;
 
 use clock::Clock;
 use common::{servers, until};
-use proxy::{Config, Lookup, PoolConfig, Reads, RouteConfig, Running, Timeouts, Writes, start};
+use proxy::{Config, Discipline, Lookup, MultiGet, PoolConfig, Reads, RouteConfig, Running, Timeouts, Writes, start};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -134,6 +134,15 @@ fn check(change: impl Fn(&mut Config, &[Server])) {
         (config(vec![pool("p", &addresses(&servers))]), config(vec![pool("p", &addresses(&servers))]));
     change(&mut after, &servers);
     assert_eq!(stale_reads(&mut servers, &[""], before, after), 0, "reads of overwritten values");
+}
+
+/// Pending invalidations are sent on connections for background jobs, which a pool without replicas would not need.
+#[test]
+fn a_configuration_with_shared_workers_and_without_replicas_keeps_pending_invalidations() {
+    check(|after, _| {
+        after.pools[0].replicas = 1;
+        after.discipline = Discipline::Shared { workers: 2, multi_get: MultiGet::ByKey, fault_write_hold: None };
+    });
 }
 
 #[test]

@@ -262,15 +262,6 @@ impl Config {
         self.pools.iter().flat_map(|pool| pool.servers.iter().map(move |server| (pool, server)))
     }
 
-    /// Whether there may be background jobs: requests to a shadow pool, stores of values found in a warm-up pool, or invalidations.
-    pub(crate) fn has_background_jobs(&self) -> bool {
-        let stores_elsewhere = |pool: &PoolConfig| {
-            let has_deletions = pool.read_pool.is_some() || !pool.delete_pools.is_empty();
-            pool.failover_pool.is_some() || pool.warm_up.is_some() || has_deletions
-        };
-        self.pools.iter().any(|pool| pool.replicas > 1 || stores_elsewhere(pool) || pool.shadow.is_some())
-    }
-
     /// The longest timeout of any backend. A request that waits in a queue or behind large replies can take longer.
     pub fn longest_timeout(&self) -> Duration {
         let longest = |pool: &PoolConfig| {

@@ -55,8 +55,8 @@ pub(crate) fn connections_of_loop(config: &Config, index: usize) -> Vec<(usize, 
             each(Purpose::Requests).flat_map(connections).collect()
         }
         Discipline::Shared { workers, .. } => {
-            let background = config.has_background_jobs().then(|| each(Purpose::Background)).into_iter().flatten();
-            (0..own(workers)).flat_map(|_| each(Purpose::Requests)).chain(background).collect()
+            // Also without a policy that has background jobs: a configuration can inherit pending invalidations from one that had.
+            (0..own(workers)).flat_map(|_| each(Purpose::Requests)).chain(each(Purpose::Background)).collect()
         }
     }
 }
