@@ -28,12 +28,11 @@ const LAST_ID: &str = "SELECT CASE WHEN is_called THEN last_value ELSE last_valu
 const TRANSACTION_ID: &str = "SELECT pg_current_xact_id()::text::bigint";
 
 /// Transactions that have locked the table of messages to change it, all or those of a list. Every statement that stores messages locks the
-/// table before it draws an id, until its transaction has ended and is visible. `PREPARE TRANSACTION` gives a transaction another name,
-/// which begins with -1.
+/// table before it draws an id, until its transaction has ended and is visible.
 const WRITERS: &str = "SELECT virtualtransaction FROM pg_locks
     WHERE locktype = 'relation' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
         AND relation = 'message'::regclass AND mode = 'RowExclusiveLock' AND granted
-        AND ($1::text[] IS NULL OR virtualtransaction = ANY ($1) OR virtualtransaction LIKE '-1/%')";
+        AND ($1::text[] IS NULL OR virtualtransaction = ANY ($1))";
 
 /// The last drawn id, and which transactions can have drawn ids up to it.
 #[derive(Clone, Debug)]
