@@ -59,7 +59,7 @@ fn an_upgrade_waits_for_older_services_only_if_a_step_would_break_them() {
         older
             .run(&format!("SELECT pg_advisory_lock_shared(1463877632 + {step}, 'public'::regnamespace::oid::integer)"));
         let check = || migrate(&database.config(), true).unwrap();
-        assert_eq!((check().step, check().known), (step, 5));
+        assert_eq!((check().step, check().known), (step, 6));
         let started = messages::start(&database.config(), clock::Clock::monotonic());
         if !is_compatible {
             let line = started.map(drop).unwrap_err().to_string();
@@ -70,11 +70,11 @@ fn an_upgrade_waits_for_older_services_only_if_a_step_would_break_them() {
             assert_eq!(check().step, step, "nothing was changed");
             drop(older);
             database.becomes_zero("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'");
-            assert_eq!(migrate(&database.config(), false).unwrap().step, 5);
+            assert_eq!(migrate(&database.config(), false).unwrap().step, 6);
             continue;
         }
         let running = started.unwrap();
-        assert_eq!(check().step, 5);
+        assert_eq!(check().step, 6);
         // The old service stores a message in the tables as it knows them.
         older.run(
             "INSERT INTO queue (name) VALUES ('orders');
@@ -115,7 +115,7 @@ fn an_upgrade_waits_for_another_one_as_long_as_it_takes() {
     let locks = [
         "SELECT pg_advisory_xact_lock(7294011736218)",
         "LOCK TABLE waystage_schema",
-        "SELECT pg_advisory_xact_lock(1463877632 + 5, 'public'::regnamespace::oid::integer)",
+        "SELECT pg_advisory_xact_lock(1463877632 + 6, 'public'::regnamespace::oid::integer)",
     ];
     for lock in locks {
         other.run(&format!("BEGIN; {lock}"));
@@ -126,7 +126,7 @@ fn an_upgrade_waits_for_another_one_as_long_as_it_takes() {
         }
         sleep(Duration::from_secs(1));
         other.run("ROLLBACK");
-        assert_eq!(migration.join().unwrap().unwrap().step, 5, "{lock}");
+        assert_eq!(migration.join().unwrap().unwrap().step, 6, "{lock}");
     }
     // A check gives up, and states the reason.
     other.run("BEGIN; LOCK TABLE waystage_schema");
@@ -169,7 +169,7 @@ fn every_table_that_changes_is_vacuumed_soon_and_never_truncated() {
              AND relname <> 'waystage_schema' AND NOT coalesce(reloptions, '{{}}') @> '{{{option}}}'"
         )
     };
-    assert_eq!(database.number(&without("no_such_option=1")), 5, "the tables of the service");
+    assert_eq!(database.number(&without("no_such_option=1")), 6, "the tables of the service");
     for option in ["vacuum_truncate=off", "autovacuum_vacuum_scale_factor=0.01", "autovacuum_vacuum_cost_delay=0"] {
         assert_eq!(database.number(&without(option)), 0, "{option}");
     }

@@ -35,9 +35,16 @@ pub(super) const LOST_LEASES: &str = "DELETE FROM lost_lease WHERE ctid = ANY (A
     SELECT ctid FROM lost_lease WHERE lost_at < now() - $1::bigint * interval '1 millisecond'
     ORDER BY lost_at LIMIT 5000 FOR UPDATE SKIP LOCKED))";
 
-/// After this time, which is longer than the statement timeout, every send has ended that was running when its queue was deleted.
-/// OFFSET 0 keeps the lookups from becoming joins over all rows.
-pub(super) const FORGET: &str = "DELETE FROM queue WHERE deleted_at < now() - interval '2 minutes'
+/// Queues that transactions of applications use through the functions of 0006_sql_functions.sql. Such a transaction can last long, and may
+/// still commit messages to a queue that was deleted meanwhile. It must be read before the snapshot of FORGET.
+const HELD: &str = "SELECT coalesce(array_agg(objid::bigint), '{}') FROM pg_locks
+    WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND classid = 1463943168 AND objsubid = 2";
+
+/// After this time, which is longer than the statement timeout, every send of a service has ended that was running when its queue was
+/// deleted. The parameter has the queues that other transactions hold. OFFSET 0 keeps the lookups from becoming joins over all rows.
+pub(super) const FORGET: &str =
+    "DELETE FROM queue WHERE deleted_at < now() - interval '2 minutes' AND id <> ALL ($1::bigint[])
     AND NOT EXISTS (SELECT FROM message AS m WHERE m.queue_id = queue.id OFFSET 0)
     AND NOT EXISTS (SELECT FROM invisible_message AS m WHERE m.queue_id = queue.id OFFSET 0)
     AND NOT EXISTS (SELECT FROM idempotency_key AS m WHERE m.queue_id = queue.id OFFSET 0)";
@@ -107,7 +114,8 @@ async fn clean_up(
             health.note_round(BackgroundLoop::Cleanup);
         }
     }
-    client.execute(FORGET, &[]).await?;
+    let held: Vec<i64> = client.query_one(HELD, &[]).await?.get(0);
+    client.execute(FORGET, &[&held]).await?;
     health.note_round(BackgroundLoop::Cleanup);
     Ok(())
 }

@@ -56,7 +56,7 @@ const CASES: &[(&str, &str, i64)] = &[
     // Batches of 5000 rows.
     ("SELECT found.row FROM queue CROSS JOIN LATERAL", "", 30_000),
     ("LIMIT 5000 FOR UPDATE SKIP LOCKED", "86400000", 60),
-    ("DELETE FROM queue WHERE deleted_at", "", 60),
+    ("DELETE FROM queue WHERE deleted_at", "'{}'", 60),
 ];
 /// Statements that look rows up by key, also if the statistics say that the tables are empty. Others can then sort a whole table.
 const LOOKUPS: [&str; 6] = [

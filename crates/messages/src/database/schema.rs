@@ -33,6 +33,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step { text: include_str!("migrations/0003_low_water_marks.sql"), oldest_program: 3 },
     Step { text: include_str!("migrations/0004_lost_leases_and_dead_letters.sql"), oldest_program: 4 },
     Step { text: include_str!("migrations/0005_deleted_queues.sql"), oldest_program: 4 },
+    Step { text: include_str!("migrations/0006_sql_functions.sql"), oldest_program: 4 },
 ];
 
 /// How often and after which pause a fence is tried before an older program counts as connected.
