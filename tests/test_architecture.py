@@ -22,6 +22,7 @@ CRATES = {
     "quantity": set(),
     "configuration": {"quantity"},
     "variates": {"quantity"},
+    "hit_ratio": set(),
     "key_distribution": set(),
     "convert": {"configuration", "key_distribution", "quantity"},
     "dns": {"clock"},
@@ -35,7 +36,7 @@ CRATES = {
     "messages": {"clock", "configuration", "net", "quantity", "records"},
     "waystage": set(
         "clock wire net records convert dns proxy link load cache simulate quantity key_distribution variates "
-        "messages keeper top".split()
+        "messages keeper top hit_ratio".split()
     ),
     "testkit": {"clock", "cache", "net"},
 }

@@ -143,6 +143,7 @@ ENDING = [
     ["proxy", "--config", "none.toml"],
     ["proxy", "route", "key", "--server", "CLOSED"],
     ["variates", "exp:1"],
+    ["memory", "none.csv"],
     ["records", "dump", "none.way"],
     ["simulate", "none.json"],
     ["health", "CLOSED"],

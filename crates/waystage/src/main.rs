@@ -15,6 +15,8 @@ mod keeper_command;
 mod link_command;
 #[cfg(feature = "load")]
 mod load_command;
+#[cfg(feature = "load")]
+mod memory_command;
 #[cfg(feature = "messages")]
 mod messages_command;
 mod packaging_command;
@@ -42,12 +44,13 @@ use std::process::ExitCode;
 /// A command that depends on a feature: its name, the feature, and whether this binary has it.
 type OptionalCommand = (&'static str, &'static str, bool);
 
-const OPTIONAL_COMMANDS: [OptionalCommand; 9] = [
+const OPTIONAL_COMMANDS: [OptionalCommand; 10] = [
     ("proxy", "proxy", cfg!(feature = "proxy")),
     ("load", "load", cfg!(feature = "load")),
     ("cache", "cache", cfg!(feature = "cache")),
     ("messages", "messages", cfg!(feature = "messages")),
     ("variates", "load", cfg!(feature = "load")),
+    ("memory", "load", cfg!(feature = "load")),
     ("simulate", "simulate", cfg!(feature = "simulate")),
     ("link", "link", cfg!(feature = "link")),
     ("keeper", "keeper", cfg!(feature = "keeper")),
@@ -113,6 +116,9 @@ enum Command {
     /// Print random variates or keys of a pattern, or describe them.
     #[cfg(feature = "load")]
     Variates(variates_command::VariatesArguments),
+    /// Print the hit ratio that memcached would have with other amounts of memory, from a trace.
+    #[cfg(feature = "load")]
+    Memory(memory_command::MemoryArguments),
     /// Read record files.
     Records(records_command::RecordsArguments),
     /// Simulate a queueing network described in a file, with confidence intervals.
@@ -154,6 +160,8 @@ fn main() -> ExitCode {
         Command::Messages(arguments) => messages_command::run(&arguments),
         #[cfg(feature = "load")]
         Command::Variates(arguments) => variates_command::run(&arguments),
+        #[cfg(feature = "load")]
+        Command::Memory(arguments) => memory_command::run(&arguments),
         Command::Records(arguments) => records_command::run(&arguments),
         #[cfg(feature = "simulate")]
         Command::Simulate(arguments) => simulate_command::run(&arguments),

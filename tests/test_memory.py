@@ -1,0 +1,39 @@
+"""The hit ratios that `waystage memory` predicts, against a real memcached that a client reads through."""
+
+import json
+import subprocess
+
+import pytest
+from memory_accuracy import FIXED_SLABS, measured, predict, workload
+from programs import WAYSTAGE, need
+
+# Points of hit ratio; the page docs/memory.md has the errors of larger caches.
+ERROR_MAX = 0.03
+
+
+@pytest.mark.parametrize(
+    ("pattern", "sizes", "ttl_s"),
+    [("zipf:0.99", "fixed", 0), ("uniform", "fixed", 1), ("zipf:0.7", "bimodal", 0)],
+)
+def test_the_prediction_agrees_with_memcached(tmp_path, pattern, sizes, ttl_s):
+    need("memcached", instead="crates/hit_ratio/tests compares the model with a brute-force cache")
+    work = workload(pattern, sizes, ttl_s, keys=60_000, requests=150_000)
+    trace, memory = tmp_path / "trace.csv", 8 if sizes == "bimodal" else 4
+    real = measured(work, memory, trace, FIXED_SLABS)
+    (found,) = predict(trace, [memory], "--samples", "all")
+    # A hit ratio of nearly 0 or 1 would agree with any model.
+    assert 0.05 < real < 0.9
+    assert abs(found - real) < ERROR_MAX, (found, real)
+
+
+def test_more_memory_never_lowers_an_lru(tmp_path):
+    trace = tmp_path / "trace.csv"
+    rows = (
+        f"{number // 100},k{number * number % 997},4,{number % 50 + 1},0,get,0\n" for number in range(5000)
+    )
+    trace.write_text("".join(rows))
+    command = [WAYSTAGE, "memory", trace, "--policy", "lru", "--json"]
+    found = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    ratios = [point["hit_ratio"] for point in found["points"]]
+    assert len(ratios) > 10 and ratios == sorted(ratios) and ratios[0] < ratios[-1]
+    assert found["sampling_rate"] == 1 and found["first_gets"] == len(set(n * n % 997 for n in range(5000)))
