@@ -140,7 +140,8 @@ fn check(change: impl Fn(&mut Config, &[Server])) {
 #[test]
 fn a_configuration_with_shared_workers_and_without_replicas_keeps_pending_invalidations() {
     check(|after, _| {
-        after.pools[0].replicas = 1;
+        let pool = &mut after.pools[0];
+        (pool.replicas, pool.writes, pool.reads) = (1, Writes::All, Reads::Primary);
         after.discipline = Discipline::Shared { workers: 2, multi_get: MultiGet::ByKey, fault_write_hold: None };
     });
 }

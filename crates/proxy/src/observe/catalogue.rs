@@ -400,7 +400,7 @@ pub(crate) const TRACES_DROPPED: Definition =
 pub(crate) const TRACES_FAILED: Definition = counter(
     "waystage_traces_failed_total",
     &[],
-    "Sampled requests whose spans the collector has refused, or not accepted within a minute or before the proxy stopped",
+    "Sampled requests whose spans the collector has refused, or not accepted within a minute, or before a reload or the end of the proxy",
 );
 pub(crate) const TRACE_SPANS_REJECTED: Definition = counter(
     "waystage_trace_spans_rejected_total",
