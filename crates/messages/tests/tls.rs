@@ -10,6 +10,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use testkit::Authority;
 
 /// An address of this machine for this test alone, so that PostgreSQL can use its usual port.
@@ -128,6 +129,18 @@ fn the_database_is_verified() {
     for wrong in [config("localhost", &stranger), config("other.example", &authority)] {
         let running = serve(&wrong);
         assert!(!running.is_database_reachable());
+        // An operator can see why.
+        let mut client = Client::connect(running.address(), "alice");
+        let mut reply = (0, String::new());
+        for _ in 0..200 {
+            reply = client.short("GET", "/readyz");
+            if reply.1.contains("invalid peer certificate") {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let (status, problem) = reply;
+        assert!(status == 503 && problem.contains("invalid peer certificate"), "{status} {problem}");
         running.stop().unwrap();
     }
 }
@@ -145,6 +158,7 @@ fn unsupported_settings_are_refused() {
         (start("postgres://a/b?sslmode=verify-full", None), "give --database-authority FILE instead"),
         (start("host=a sslmode=disable", file()), "contradict"),
         (start("host=/run/postgresql", file()), "over unix sockets"),
+        (start("hostaddr=127.0.0.1", file()), "give host as well"),
         (start("host=a", Some("/nowhere.pem".into())), "/nowhere.pem"),
     ];
     for (line, expected) in cases {

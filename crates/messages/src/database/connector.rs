@@ -133,6 +133,9 @@ impl Connector {
             (Some(_), _) if is_socket => {
                 return Err("PostgreSQL has no TLS over unix sockets; remove --database-authority".into());
             }
+            (Some(_), _) if config.get_hosts().is_empty() && !config.get_hostaddrs().is_empty() => {
+                return Err("hostaddr alone has no name that TLS could verify; give host as well".into());
+            }
             (Some(path), _) => {
                 config.ssl_mode(SslMode::Require);
                 Some(DatabaseTls::new(ClientTls::load(path, None).map_err(|error| error.to_string())?.config()))
@@ -140,6 +143,11 @@ impl Connector {
             // Encryption without verification would look secure and not be.
             (None, SslMode::Require) => {
                 return Err("sslmode=require needs --database-authority FILE to verify the server".into());
+            }
+            // A mode in the URL takes precedence over the variable.
+            (None, SslMode::Prefer) if !is_socket => {
+                environment::check_encryption(&environment::of_process)?;
+                None
             }
             _ => None,
         };

@@ -43,6 +43,16 @@ pub(super) fn complete(config: &mut Config, variable: Variable<'_>) -> Result<()
     Ok(())
 }
 
+/// Refuses a PGSSLMODE that demands TLS. With libpq it would encrypt; here only an authority's file does.
+pub(super) fn check_encryption(variable: Variable<'_>) -> Result<(), String> {
+    match variable("PGSSLMODE") {
+        Some(mode) if mode == "require" || mode.starts_with("verify-") => Err(format!(
+            "PGSSLMODE={mode} needs --database-authority FILE to verify the server; PGSSLROOTCERT is not read"
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Gives each host its password from the file in PGPASSFILE, or from `~/.pgpass`, unless there is a password already.
 pub(super) fn add_passwords(hosts: &mut [Config], variable: Variable<'_>) -> Result<(), String> {
     if hosts.iter().all(|host| host.get_password().is_some()) {
@@ -52,8 +62,12 @@ pub(super) fn add_passwords(hosts: &mut [Config], variable: Variable<'_>) -> Res
     let usual = || variable("HOME").map(|home| Path::new(&home).join(".pgpass")).filter(|path| path.exists());
     let Some(path) = given.or_else(usual) else { return Ok(()) };
     let failed = |why: &dyn ToString| format!("password file {}: {}", path.display(), why.to_string());
-    let mode = fs::metadata(&path).map_err(|error| failed(&error))?.permissions().mode();
-    if mode & 0o077 != 0 {
+    let metadata = fs::metadata(&path).map_err(|error| failed(&error))?;
+    // As in libpq. Reading a named pipe could wait for ever.
+    if !metadata.is_file() {
+        return Err(failed(&"not a regular file"));
+    }
+    if metadata.permissions().mode() & 0o077 != 0 {
         return Err(failed(&"other users can read it; run chmod 600"));
     }
     let text = fs::read_to_string(&path).map_err(|error| failed(&error))?;
@@ -109,6 +123,7 @@ fn fields(line: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::{CWD, Mode, mkfifoat};
 
     #[test]
     fn variables_complete_what_the_url_leaves_out() {
@@ -158,7 +173,19 @@ mod tests {
         assert_eq!(password("host=c").unwrap(), "four", "the user of the operating system, and a database of its name");
         assert_eq!(password("host=b user=me"), None);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-        let error = add_passwords(&mut ["host=a user=me".parse().unwrap()], &variable).unwrap_err();
+        let refused = || add_passwords(&mut ["host=a user=me".parse().unwrap()], &variable).unwrap_err();
+        let error = refused();
         assert!(error.contains("chmod 600") && !error.contains('\n'), "{error}");
+        fs::remove_file(&path).unwrap();
+        mkfifoat(CWD, &path, Mode::RUSR | Mode::WUSR).unwrap();
+        assert!(refused().ends_with("not a regular file"));
+    }
+
+    #[test]
+    fn a_variable_that_demands_tls_is_refused() {
+        let check = |mode: &'static str| check_encryption(&|name| (name == "PGSSLMODE").then(|| mode.into()));
+        assert!(["require", "verify-ca", "verify-full"].into_iter().all(|mode| check(mode).is_err()));
+        assert!(["disable", "allow", "prefer"].into_iter().all(|mode| check(mode).is_ok()));
+        assert!(check_encryption(&|_| None).is_ok());
     }
 }

@@ -54,6 +54,13 @@ fn is_refused_by_client(error: &tokio_postgres::Error) -> bool {
         && ["invalid configuration", "authentication error"].iter().any(|kind| text.starts_with(kind))
 }
 
+/// The server's certificate is not valid for its name, the authority or the time. The library has no code for this error.
+fn is_untrusted(error: &tokio_postgres::Error) -> bool {
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<std::io::Error>());
+    let fault = cause.and_then(std::io::Error::get_ref).and_then(|fault| fault.downcast_ref::<rustls::Error>());
+    matches!(fault, Some(rustls::Error::InvalidCertificate(_)))
+}
+
 /// What to do about an error. PostgreSQL 15 and newer give no role CREATE in the schema public.
 fn remedy(error: &tokio_postgres::Error) -> &'static str {
     if let Some(fault) = StorageFault::of(error) {
@@ -154,8 +161,8 @@ impl DatabaseError {
         if is_pooler(&error) { DatabaseError::Pooler } else { DatabaseError::Postgres(error) }
     }
 
-    /// The reason if the server answers and refuses the connection: it has no connection left, does not accept the role, cannot create the
-    /// tables, or its storage fails. A server that starts or stops does not count.
+    /// The reason if the server answers and there is no connection: it has none left, does not accept the role, cannot create the tables,
+    /// its storage fails, or its certificate is not valid. A server that starts or stops does not count.
     pub(crate) fn refusal(&self) -> Option<String> {
         const REFUSALS: [&str; 7] = ["25006", "28", "3D", "42", "53", "58", "XX"];
         let error = match self {
@@ -164,10 +171,9 @@ impl DatabaseError {
             DatabaseError::Pooler => return Some(self.to_string()),
             _ => return None,
         };
-        error
-            .code()
-            .is_some_and(|code| REFUSALS.iter().any(|class| code.code().starts_with(class)))
-            .then(|| one_line(error))
+        let is_refused =
+            error.code().is_some_and(|code| REFUSALS.iter().any(|class| code.code().starts_with(class)));
+        (is_refused || is_untrusted(error)).then(|| one_line(error))
     }
 
     /// Whether only a human can solve it. Otherwise the database may just not be up yet.
