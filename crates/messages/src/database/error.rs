@@ -171,8 +171,7 @@ impl DatabaseError {
             DatabaseError::Pooler => return Some(self.to_string()),
             _ => return None,
         };
-        let is_refused =
-            error.code().is_some_and(|code| REFUSALS.iter().any(|class| code.code().starts_with(class)));
+        let is_refused = error.code().is_some_and(|code| REFUSALS.iter().any(|class| code.code().starts_with(class)));
         (is_refused || is_untrusted(error)).then(|| one_line(error))
     }
 

@@ -159,7 +159,8 @@ fn details(config: &Config, index: usize) -> Vec<(&'static str, String)> {
     }
     if let Some(near) = pool.near_cache {
         let (lifetime, memory) = (duration_text(near.lifetime), quantity::bytes_text(near.memory_bytes()));
-        details.push(("near", format!("get of hot keys from values up to {lifetime} old, {memory} in each event loop")));
+        details
+            .push(("near", format!("get of hot keys from values up to {lifetime} old, {memory} in each event loop")));
     }
     if !pool.flush {
         details.push(("flush", "flush_all is not sent to this pool".into()));
