@@ -80,12 +80,13 @@ pub(crate) fn run(arguments: &MessagesArguments) -> Result<ExitCode, String> {
     let embedded = match arguments.embedded {
         true => {
             let connections = config.dispatch.accepted_connections();
-            Some(Embedded::start_for(Path::new(EMBEDDED), connections).map_err(|error| error.to_string())?)
+            let started = Embedded::start_for(Path::new(EMBEDDED), connections).and_then(Embedded::supervise);
+            Some(started.map_err(|error| error.to_string())?)
         }
         false => None,
     };
     if let Some(embedded) = &embedded {
-        config.database = embedded.url();
+        config.database = embedded.url().into();
     }
     let running = messages::start(&config, Clock::monotonic()).map_err(|error| error.to_string())?;
     let dispatch = flags::name(config.dispatch);

@@ -1,14 +1,15 @@
 //! `waystage messages --embedded`: its PostgreSQL accepts the connections of all lanes, also on data that exist already. A second service in
-//! the same directory is refused if there is no room for its lanes.
+//! the same directory is refused if there is no room for its lanes. A PostgreSQL that ends is started again.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
+use tempfile::TempDir;
 use testkit::Http;
 
 /// More than the 100 connections that PostgreSQL accepts by default.
@@ -25,15 +26,19 @@ fn command(folder: &Path, lanes: usize) -> Command {
 struct Service {
     child: Child,
     address: SocketAddr,
+    /// What it writes to standard error.
+    log: PathBuf,
 }
 
 impl Service {
     fn start(folder: &Path, lanes: usize) -> Service {
-        let mut child = command(folder, lanes).stdout(Stdio::piped()).spawn().unwrap();
+        let log = folder.join(format!("{}.log", std::fs::read_dir(folder).unwrap().count()));
+        let stderr = std::fs::File::create(&log).unwrap();
+        let mut child = command(folder, lanes).stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let address = line.split(' ').nth(4).unwrap_or_else(|| panic!("not ready: {line:?}")).parse().unwrap();
-        Service { child, address }
+        Service { child, address, log }
     }
 
     /// The lanes that have a connection, with `lists` and `keyed`.
@@ -43,6 +48,30 @@ impl Service {
         page.lines()
             .filter(|line| line.starts_with("waystage_messages_lane_connections{") && line.ends_with(" 1"))
             .count()
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap()
+    }
+
+    fn logs(&self, text: &str) {
+        eventually(text, || self.log().contains(text));
+    }
+
+    fn signal(&self, name: &str) {
+        signal(self.child.id(), name);
+    }
+
+    /// The status and the body of a reply other than 503, which a service gives until it notices that PostgreSQL runs again.
+    fn request(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+        let mut last = (0, String::new());
+        eventually(path, || {
+            let mut http = Http::connect(self.address).unwrap();
+            let reply = http.request(method, path, &["waystage-sender: alice"], body.as_bytes()).unwrap();
+            last = (reply.status, reply.text());
+            last.0 != 503
+        });
+        last
     }
 
     fn is_ready(&self) -> bool {
@@ -63,11 +92,61 @@ impl Service {
     }
 }
 
+fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    for _ in 0..6000 {
+        if is_so() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("never: {what}");
+}
+
+fn signal(process: u32, name: &str) {
+    // A process that has ended needs none.
+    let _ = Command::new("kill").args([name, &process.to_string()]).stderr(Stdio::null()).status();
+}
+
+/// The number of PostgreSQL's process.
+fn postgresql(folder: &Path) -> Option<u32> {
+    let text = std::fs::read_to_string(folder.join(".waystage/postgres/data/postmaster.pid")).ok()?;
+    text.lines().next()?.trim().parse().ok()
+}
+
+/// Waits for another PostgreSQL than this one.
+fn another_postgresql(folder: &Path, old: u32) -> u32 {
+    eventually("another PostgreSQL", || postgresql(folder).is_some_and(|process| process != old));
+    postgresql(folder).unwrap()
+}
+
+/// Ends PostgreSQL as the kernel does that has no memory left. Returns the number of its process.
+fn kill_postgresql(folder: &Path) -> u32 {
+    let old = postgresql(folder).unwrap();
+    signal(old, "-KILL");
+    old
+}
+
 impl Drop for Service {
     fn drop(&mut self) {
         let _ = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
         let _ = self.child.wait();
     }
+}
+
+/// A directory in which a private PostgreSQL has created its data. None if PostgreSQL is not installed.
+fn folder_with_data() -> Option<TempDir> {
+    let folder = tempfile::tempdir().unwrap();
+    // PostgreSQL's user must be able to enter it, also if the test runs as root.
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    match messages::Embedded::start(&folder.path().join(".waystage/postgres")) {
+        Ok(server) => drop(server),
+        Err(messages::EmbeddedError::Missing(_)) => {
+            testkit::skip_without("PostgreSQL", "postgresql");
+            return None;
+        }
+        Err(error) => panic!("{error}"),
+    }
+    Some(folder)
 }
 
 /// The exit code and the line of a service that does not start.
@@ -80,14 +159,7 @@ fn refusal(folder: &Path, lanes: usize) -> (Option<i32>, String) {
 
 #[test]
 fn the_private_postgresql_accepts_the_connections_of_all_lanes() {
-    let folder = tempfile::tempdir().unwrap();
-    // PostgreSQL's user must be able to enter it, also if the test runs as root.
-    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-    match messages::Embedded::start(&folder.path().join(".waystage/postgres")) {
-        Ok(server) => drop(server),
-        Err(messages::EmbeddedError::Missing(_)) => return testkit::skip_without("PostgreSQL", "postgresql"),
-        Err(error) => panic!("{error}"),
-    }
+    let Some(folder) = folder_with_data() else { return };
     let few = Service::start(folder.path(), 2);
     few.becomes_ready(2);
     // It uses the PostgreSQL of the first one, which accepts PostgreSQL's default number.
@@ -108,4 +180,45 @@ fn the_private_postgresql_accepts_the_connections_of_all_lanes() {
     let (code, line) = refusal(folder.path(), 150);
     assert!(code == Some(1) && line.contains("max_connections=300, but this service needs 324"), "{line}");
     few.becomes_ready(2);
+}
+
+#[test]
+fn a_private_postgresql_that_ends_is_started_again_with_all_messages() {
+    let Some(folder) = folder_with_data() else { return };
+    let folder = folder.path();
+    let (first, second) = (Service::start(folder, 2), Service::start(folder, 2));
+    assert_eq!(first.request("PUT", "/v1/queues/q", "").0, 201);
+    for body in ["one", "two"] {
+        assert_eq!(first.request("POST", "/v1/queues/q/messages", body).0, 201);
+        let old = kill_postgresql(folder);
+        another_postgresql(folder, old);
+        first.becomes_ready(2);
+        second.becomes_ready(2);
+        let pop = second.request("POST", "/v1/queues/q/messages:pop", "");
+        assert_eq!((pop.0, pop.1.as_str()), (200, body), "{}", first.log());
+    }
+    assert!(first.log().contains("its PostgreSQL ended (signal: 9 (SIGKILL)"), "{}", first.log());
+    first.logs("its PostgreSQL runs again");
+}
+
+#[test]
+fn a_service_takes_over_the_postgresql_of_a_service_that_ended() {
+    let Some(folder) = folder_with_data() else { return };
+    let folder = folder.path();
+    let (first, second) = (Service::start(folder, MANY), Service::start(folder, 2));
+    let mut old = postgresql(folder).unwrap();
+    assert_eq!(second.request("PUT", "/v1/queues/q", "").0, 201);
+    assert_eq!(second.request("POST", "/v1/queues/q/messages", "one").0, 201);
+    drop(first);
+    old = another_postgresql(folder, old);
+    second.becomes_ready(2);
+    // There is room for as many connections as before, which other services may need.
+    let third = Service::start(folder, MANY);
+    third.becomes_ready(MANY);
+    // A service that is killed leaves its PostgreSQL running.
+    second.signal("-KILL");
+    another_postgresql(folder, old);
+    third.becomes_ready(MANY);
+    assert_eq!(third.request("POST", "/v1/queues/q/messages:pop", ""), (200, "one".into()), "{}", third.log());
+    assert!(third.log().contains("this service runs it from now on"), "{}", third.log());
 }
