@@ -7,6 +7,7 @@ mod initialise;
 mod lock_file;
 mod ownership;
 mod programs;
+mod stop;
 mod supervision;
 #[cfg(test)]
 pub(crate) mod test_server;
@@ -20,6 +21,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 use thiserror::Error;
 
@@ -353,11 +355,7 @@ impl Embedded {
 
 impl Drop for Embedded {
     fn drop(&mut self) {
-        // "Fast shutdown": accepts no new connections, terminates running ones, and writes everything.
-        if let Some(child) = &self.child {
-            Embedded::send(child, Signal::INT);
-        }
-        self.wait();
+        self.stop(&AtomicUsize::new(0));
     }
 }
 

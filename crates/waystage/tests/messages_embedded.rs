@@ -1,5 +1,6 @@
 //! `waystage messages --embedded`: its PostgreSQL accepts the connections of all lanes, also on data that exist already. A second service in
-//! the same directory is refused if there is no room for its lanes. A PostgreSQL that ends is started again.
+//! the same directory is refused if there is no room for its lanes. A PostgreSQL that ends is started again, and one that hangs does not keep
+//! the service from stopping.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -128,8 +129,10 @@ fn kill_postgresql(folder: &Path) -> u32 {
 
 impl Drop for Service {
     fn drop(&mut self) {
-        let _ = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
-        let _ = self.child.wait();
+        if matches!(self.child.try_wait(), Ok(None)) {
+            self.signal("-TERM");
+            let _ = self.child.wait();
+        }
     }
 }
 
@@ -221,4 +224,56 @@ fn a_service_takes_over_the_postgresql_of_a_service_that_ended() {
     third.becomes_ready(MANY);
     assert_eq!(third.request("POST", "/v1/queues/q/messages:pop", ""), (200, "one".into()), "{}", third.log());
     assert!(third.log().contains("this service runs it from now on"), "{}", third.log());
+}
+
+/// All processes of a PostgreSQL, stopped as by a disk that hangs. They go on when it is dropped.
+struct Frozen(Vec<u32>);
+
+impl Frozen {
+    fn freeze(server: u32) -> Frozen {
+        let list = Command::new("ps").args(["--ppid", &server.to_string(), "-o", "pid="]).output().unwrap();
+        let children = String::from_utf8_lossy(&list.stdout);
+        let children = children.split_whitespace().map(|number| number.parse().unwrap());
+        let processes: Vec<u32> = [server].into_iter().chain(children).collect();
+        processes.iter().for_each(|process| signal(*process, "-STOP"));
+        Frozen(processes)
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|process| signal(*process, "-CONT"));
+    }
+}
+
+#[test]
+fn a_service_stops_although_its_postgresql_hangs() {
+    let Some(folder) = folder_with_data() else { return };
+    let folder = folder.path();
+    for further_signals in [false, true] {
+        let mut service = Service::start(folder, 2);
+        service.becomes_ready(2);
+        let server = postgresql(folder).unwrap();
+        let frozen = Frozen::freeze(server);
+        service.signal("-TERM");
+        service.logs("waiting for its PostgreSQL");
+        if further_signals {
+            service.signal("-TERM");
+            service.logs("another signal arrived: its PostgreSQL must stop immediately");
+            service.signal("-INT");
+        }
+        let mut status = None;
+        eventually("the service ends", || {
+            status = service.child.try_wait().unwrap();
+            status.is_some()
+        });
+        drop(frozen);
+        let log = service.log();
+        assert_eq!(status.unwrap().code(), Some(0), "{log}");
+        assert_eq!(log.contains("did not stop within 10 s: it must stop immediately"), !further_signals, "{log}");
+        assert!(log.contains(&format!("its PostgreSQL (process {server}) has not stopped and is left alone")), "{log}");
+    }
+    // The next service finds the data in order.
+    let service = Service::start(folder, 2);
+    service.becomes_ready(2);
 }

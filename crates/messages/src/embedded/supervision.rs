@@ -5,7 +5,7 @@ use records::report;
 use rustix::fs::{FlockOperation, flock};
 use std::process::ExitStatus;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -24,6 +24,7 @@ const TAKEOVER_STOP_SECONDS: u32 = 5;
 pub struct SupervisedServer {
     url: String,
     stopping: Arc<AtomicBool>,
+    further_signals: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -31,6 +32,11 @@ impl SupervisedServer {
     /// The connection string.
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// The number of stop signals after the first one. Each makes the server stop sooner.
+    pub fn further_signals(&self) -> Arc<AtomicUsize> {
+        self.further_signals.clone()
     }
 }
 
@@ -53,7 +59,7 @@ impl Embedded {
     /// When the thread cannot be started.
     pub fn supervise(self) -> Result<SupervisedServer, EmbeddedError> {
         let url = self.url();
-        let stopping = Arc::new(AtomicBool::new(false));
+        let (stopping, further_signals) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let is_owner = self.child.is_some();
         let supervision = Supervision {
             server: self,
@@ -63,12 +69,12 @@ impl Embedded {
             left: Duration::ZERO,
             ran: Duration::ZERO,
         };
-        let stop = stopping.clone();
+        let (stop, signals) = (stopping.clone(), further_signals.clone());
         let thread = std::thread::Builder::new()
             .name("postgres".into())
-            .spawn(move || supervision.run(&stop))
+            .spawn(move || supervision.run(&stop, &signals))
             .map_err(|error| EmbeddedError::Program("postgres", error.to_string()))?;
-        Ok(SupervisedServer { url, stopping, thread: Some(thread) })
+        Ok(SupervisedServer { url, stopping, further_signals, thread: Some(thread) })
     }
 }
 
@@ -86,11 +92,12 @@ struct Supervision {
 }
 
 impl Supervision {
-    fn run(mut self, stopping: &AtomicBool) {
+    fn run(mut self, stopping: &AtomicBool, further_signals: &AtomicUsize) {
         while !stopping.load(Ordering::Acquire) {
             self.check();
             std::thread::park_timeout(INTERVAL);
         }
+        self.server.stop(further_signals);
     }
 
     fn check(&mut self) {
