@@ -4,8 +4,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
+use clock::Clock;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -276,4 +277,31 @@ fn a_service_stops_although_its_postgresql_hangs() {
     // The next service finds the data in order.
     let service = Service::start(folder, 2);
     service.becomes_ready(2);
+}
+
+#[test]
+fn a_request_that_hangs_holds_up_a_stop_for_the_shutdown_timeout_once() {
+    let Some(folder) = folder_with_data() else { return };
+    let folder = folder.path();
+    let service = Service::start(folder, 2);
+    service.becomes_ready(2);
+    assert_eq!(service.request("PUT", "/v1/queues/q", "").0, 201);
+    let frozen = Frozen::freeze(postgresql(folder).unwrap());
+    let mut stream = TcpStream::connect(service.address).unwrap();
+    let head = "POST /v1/queues/q/messages HTTP/1.1\r\nhost: localhost\r\nwaystage-sender: alice\r\ncontent-length: 1\r\n\
+                expect: 100-continue\r\n\r\n";
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut received = [0; 12];
+    stream.read_exact(&mut received).unwrap();
+    assert_eq!(&received, b"HTTP/1.1 100", "the request is in progress");
+    stream.write_all(b"x").unwrap();
+    let clock = Clock::monotonic();
+    let began = clock.now();
+    service.signal("-TERM");
+    // The end of the connection, in order or by a reset.
+    let _ = stream.read_to_end(&mut Vec::new());
+    let took = clock.now().after(began);
+    drop(frozen);
+    // The default of `shutdown-timeout` is 10 s.
+    assert!((9..19).contains(&took.as_secs()), "{took:?}");
 }
