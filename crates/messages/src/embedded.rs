@@ -7,20 +7,21 @@ mod initialise;
 mod lock_file;
 mod ownership;
 mod programs;
+mod stop;
+mod supervision;
 #[cfg(test)]
 pub(crate) mod test_server;
-mod watch;
 
-pub use watch::WatchedServer;
+pub use supervision::SupervisedServer;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
-use std::io::{Read, Seek};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 use thiserror::Error;
 
@@ -35,13 +36,12 @@ const LOCK: &str = "postmaster.pid";
 /// The longest log that an error contains.
 const LOG_BYTES_MAX: usize = 400;
 const TRIES: usize = 6000;
-/// A server that does not stop within 30 s is told to stop at once, and killed after 5 s more.
-const STOP_TRIES: usize = 3000;
-const QUIT_TRIES: usize = 500;
 const PAUSE: Duration = Duration::from_millis(10);
 /// A server of a killed waystage that has not opened its socket yet, or has closed it already, keeps the lock file only briefly.
 const LOCK_TRIES: usize = 100;
 const LOCK_PAUSE: Duration = Duration::from_millis(100);
+/// How long a start waits until the server of a killed waystage has stopped.
+const START_STOP_SECONDS: u32 = 60;
 
 /// Why there is no private server.
 #[derive(Debug, Error)]
@@ -73,6 +73,8 @@ pub struct Embedded {
     programs: PathBuf,
     directory: PathBuf,
     settings: Vec<String>,
+    /// The connections that this program opens.
+    connections: usize,
     /// None if another waystage, which still runs, started the server.
     child: Option<Child>,
     /// Locked while this value exists. The lock ends with the process, also if it is killed.
@@ -128,7 +130,7 @@ impl Embedded {
             return Err(useless(&"it contains files, but no PostgreSQL data; use an empty directory"));
         }
         let settings = settings.iter().map(|setting| (*setting).to_string()).collect();
-        let mut embedded = Embedded { programs, directory: path, settings, child: None, handle };
+        let mut embedded = Embedded { programs, directory: path, settings, connections, child: None, handle };
         let mut tries = 0..TRIES;
         while flock(&embedded.handle, FlockOperation::NonBlockingLockExclusive).is_err() {
             // Another waystage starts and stops the server. If it ends before the server is ready, this one takes its place.
@@ -143,7 +145,7 @@ impl Embedded {
         }
         embedded.give_away()?;
         embedded.initialise()?;
-        embedded.stop_orphan()?;
+        embedded.stop_orphan(START_STOP_SECONDS)?;
         if connections > 0 {
             embedded.make_room(connections);
         }
@@ -159,7 +161,9 @@ impl Embedded {
 
     /// Kills the server at once, as a crash or a power failure would. Its data stay.
     pub fn kill(&mut self) {
-        self.signal(Signal::KILL);
+        if let Some(child) = &self.child {
+            Embedded::send(child, Signal::KILL);
+        }
         self.wait();
         // The postmaster's children notice its death by themselves, and keep the shared memory until then.
         std::thread::sleep(PAUSE);
@@ -218,7 +222,7 @@ impl Embedded {
     /// Stops the server of a killed waystage, if there is one. Nothing else would stop it. Only a server of this directory listens on its
     /// socket. `pg_ctl` alone would interrupt whatever process has the number in `postmaster.pid`, for example the system's PostgreSQL after
     /// the machine has crashed.
-    fn stop_orphan(&self) -> Result<(), EmbeddedError> {
+    fn stop_orphan(&self, seconds: u32) -> Result<(), EmbeddedError> {
         let failed = |text: String| EmbeddedError::Program("pg_ctl", text);
         let control = |arguments: &[&str]| {
             let mut command = self.command("pg_ctl");
@@ -227,7 +231,8 @@ impl Embedded {
         if !self.is_listening() || !control(&["status"])?.status.success() {
             return Ok(());
         }
-        let output = control(&["stop", "--mode=fast", "--wait", "--silent"])?;
+        let limit = format!("--timeout={seconds}");
+        let output = control(&["stop", "--mode=fast", "--wait", "--silent", &limit])?;
         if output.status.success() {
             return Ok(());
         }
@@ -237,35 +242,15 @@ impl Embedded {
 
     fn launch(&mut self) -> Result<(), EmbeddedError> {
         let failed = |text: String| EmbeddedError::Program("postgres", text);
-        let log = self.directory.join("postgres.log");
         let mut line = String::new();
         let mut locked = 0;
         for _ in 0..TRIES {
-            let mut file = ownership::replace_file(&log).map_err(|error| failed(error.to_string()))?;
-            let written = file.try_clone().map_err(|error| failed(error.to_string()))?;
-            let mut command = self.command("postgres");
-            command.arg("-D").arg(self.data()).args(["-c", "listen_addresses=", "-c", "port=5432", "-c"]);
-            command.arg(format!("unix_socket_directories={}", self.directory.display()));
-            for setting in &self.settings {
-                command.args(["-c", setting]);
-            }
-            command.stdout(Stdio::null()).stderr(written).process_group(0);
-            self.child = Some(command.spawn().map_err(|error| failed(error.to_string()))?);
+            self.spawn()?;
             if self.comes_up() {
                 return Ok(());
             }
             self.wait();
-            let mut text = String::new();
-            // If the log cannot be read, the error only names the file.
-            let _ = file.rewind().and_then(|()| file.read_to_string(&mut text));
-            let mut lines =
-                text.lines().skip_while(|line| !["FATAL", "PANIC"].iter().any(|level| line.contains(level)));
-            line = lines.next().map_or_else(|| without_level(&text, &log), ToString::to_string);
-            // For example that another version wrote the data.
-            if let Some((_, detail)) = lines.next().and_then(|next| next.split_once("DETAIL:")) {
-                line.push(':');
-                line.push_str(&detail.replace("  ", " "));
-            }
+            line = self.reason();
             if let Some(lock) = lock_file::refused_in(&line, &self.data()) {
                 locked += 1;
                 let lock_name = lock.display();
@@ -285,9 +270,43 @@ impl Embedded {
             // Children of a killed server keep its shared memory for a moment.
             std::thread::sleep(PAUSE);
             // An orphan that has just been started listens only now.
-            self.stop_orphan()?;
+            self.stop_orphan(START_STOP_SECONDS)?;
         }
         Err(failed(line))
+    }
+
+    /// Starts the server's process, which becomes ready later.
+    fn spawn(&mut self) -> Result<(), EmbeddedError> {
+        let failed = |error: std::io::Error| EmbeddedError::Program("postgres", error.to_string());
+        let log = ownership::replace_file(&self.log()).map_err(failed)?;
+        let mut command = self.command("postgres");
+        command.arg("-D").arg(self.data()).args(["-c", "listen_addresses=", "-c", "port=5432", "-c"]);
+        command.arg(format!("unix_socket_directories={}", self.directory.display()));
+        for setting in &self.settings {
+            command.args(["-c", setting]);
+        }
+        command.stdout(Stdio::null()).stderr(log).process_group(0);
+        self.child = Some(command.spawn().map_err(failed)?);
+        Ok(())
+    }
+
+    fn log(&self) -> PathBuf {
+        self.directory.join("postgres.log")
+    }
+
+    /// Why the server did not start, according to its log.
+    fn reason(&self) -> String {
+        // If the log cannot be read, the error only names the file.
+        let text = fs::read(self.log()).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let mut lines = text.lines().skip_while(|line| !["FATAL", "PANIC"].iter().any(|level| line.contains(level)));
+        let mut line = lines.next().map_or_else(|| without_level(&text, &self.log()), ToString::to_string);
+        // For example that another version wrote the data.
+        if let Some((_, detail)) = lines.next().and_then(|next| next.split_once("DETAIL:")) {
+            line.push(':');
+            line.push_str(&detail.replace("  ", " "));
+        }
+        line
     }
 
     fn comes_up(&mut self) -> bool {
@@ -321,11 +340,9 @@ impl Embedded {
         std::os::unix::net::UnixStream::connect(self.directory.join(SOCKET)).is_ok()
     }
 
-    fn signal(&mut self, signal: Signal) {
-        if let Some(child) = &self.child {
-            // It may have ended by itself.
-            let _ = kill_process(Pid::from_child(child), signal);
-        }
+    fn send(child: &Child, signal: Signal) {
+        // It may have ended by itself.
+        let _ = kill_process(Pid::from_child(child), signal);
     }
 
     fn wait(&mut self) {
@@ -338,18 +355,7 @@ impl Embedded {
 
 impl Drop for Embedded {
     fn drop(&mut self) {
-        // "Fast shutdown": accepts no new connections, terminates running ones, and writes everything. If this takes too long, for example
-        // because the disk hangs, the server is ended as by a crash, and recovers at its next start.
-        for (signal, tries) in [(Signal::INT, STOP_TRIES), (Signal::QUIT, QUIT_TRIES)] {
-            self.signal(signal);
-            for _ in 0..tries {
-                if self.child.as_mut().is_none_or(|child| !matches!(child.try_wait(), Ok(None))) {
-                    return;
-                }
-                std::thread::sleep(PAUSE);
-            }
-        }
-        self.kill();
+        self.stop(&AtomicUsize::new(0));
     }
 }
 

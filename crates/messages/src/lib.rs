@@ -118,6 +118,6 @@ pub use config::{
     BrowserConfig, ClientLimits, Config, ConfigError, Discipline, DispatchConfig, Document, FileError, IdentityFiles,
     Limits, Permission, RecordsConfig, ServiceFile, TokenConfig, TokenFile,
 };
-pub use embedded::{Embedded, EmbeddedError, WatchedServer};
+pub use embedded::{Embedded, EmbeddedError, SupervisedServer};
 pub use migrate::{SchemaState, migrate};
 pub use start::{MessagesError, RunningService, check, start};

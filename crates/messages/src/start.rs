@@ -27,6 +27,7 @@ use records::WriterTotals;
 use records::report;
 use rustls::ServerConfig;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
@@ -39,6 +40,8 @@ use tokio::task::JoinHandle;
 const ADMIN_CONNECTIONS_MAX: usize = 100;
 /// How long the start waits for the schema. Longer than connecting to an unresponsive host takes, so that such a host is reported as that.
 const START_PATIENCE: Duration = Duration::from_secs(15);
+/// How long lanes have at least to close their connections.
+const LANES_CLOSE: Duration = Duration::from_millis(500);
 
 /// Why the service did not start.
 #[derive(Debug, Error)]
@@ -267,19 +270,32 @@ impl RunningService {
         // Sending fails only if all receivers have ended already.
         let _ = self.shutdown.send(true);
         let RunningService { server, lanes, dispatcher, journal, record_file, shutdown_timeout, runtime, .. } = self;
-        runtime.block_on(async {
-            let _ = tokio::time::timeout(shutdown_timeout, server).await;
-            dispatcher.close();
-            let all = async {
-                for lane in lanes {
-                    let _ = lane.await;
-                }
-            };
-            let _ = tokio::time::timeout(shutdown_timeout, all).await;
-        });
+        runtime.block_on(finish(server, || dispatcher.close(), lanes, shutdown_timeout));
         runtime.shutdown_background();
         journal.rows.end();
         record_file.close().map_err(MessagesError::Records)
+    }
+}
+
+/// Waits for requests in progress and then for the lanes, for this long in all. If the requests use it up, the lanes still get a moment, which
+/// suffices for a lane without a statement to close its connection.
+async fn finish(server: JoinHandle<()>, close: impl FnOnce(), lanes: Vec<JoinHandle<()>>, limit: Duration) {
+    let mut deadline = pin!(tokio::time::sleep(limit));
+    tokio::select! {
+        // An error is a panic, which has been reported.
+        _ = server => {}
+        () = &mut deadline => {}
+    }
+    close();
+    let all = async {
+        for lane in lanes {
+            let _ = lane.await;
+        }
+    };
+    let ends = async { tokio::join!(deadline, tokio::time::sleep(LANES_CLOSE)) };
+    tokio::select! {
+        () = all => {}
+        _ = ends => {}
     }
 }
 
@@ -363,4 +379,22 @@ fn check_numbers(config: &Config) -> Result<(), MessagesError> {
         return Err(MessagesError::Setting(format!("{what}: {number} is not a number from 1 to 1000")));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Time is virtual: it passes when every task waits.
+    #[tokio::test(start_paused = true)]
+    async fn requests_and_lanes_that_hang_hold_up_a_stop_for_the_shutdown_timeout_once() {
+        let limit = Duration::from_secs(10);
+        let hanging = || tokio::spawn(std::future::pending());
+        let stop = finish(hanging(), || (), vec![hanging()], limit);
+        assert!(tokio::time::timeout(limit + 2 * LANES_CLOSE, stop).await.is_ok(), "requests and lanes");
+        let stop = finish(tokio::spawn(async {}), || (), vec![hanging()], limit);
+        assert!(tokio::time::timeout(limit - LANES_CLOSE, stop).await.is_err(), "lanes have all of the time");
+        let stop = finish(hanging(), || (), vec![tokio::spawn(tokio::time::sleep(limit + LANES_CLOSE / 2))], limit);
+        assert!(tokio::time::timeout(limit + LANES_CLOSE / 4 * 3, stop).await.is_ok(), "lanes that end in time");
+    }
 }

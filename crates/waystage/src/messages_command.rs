@@ -12,6 +12,8 @@ use records::report;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The data directory of the private PostgreSQL.
 const EMBEDDED: &str = ".waystage/postgres";
@@ -84,19 +86,22 @@ pub(crate) fn run(arguments: &MessagesArguments) -> Result<ExitCode, String> {
     let embedded = match arguments.embedded {
         true => {
             let connections = config.dispatch.accepted_connections();
-            Some(Embedded::start_for(Path::new(EMBEDDED), connections).map_err(|error| error.to_string())?)
+            let started = Embedded::start_for(Path::new(EMBEDDED), connections).and_then(Embedded::supervise);
+            Some(started.map_err(|error| error.to_string())?)
         }
         false => None,
     };
     if let Some(embedded) = &embedded {
-        config.database = embedded.url();
+        config.database = embedded.url().into();
     }
-    let embedded = embedded.map(Embedded::watch);
     let running = messages::start(&config, Clock::monotonic()).map_err(|error| error.to_string())?;
     let dispatch = flags::name(config.dispatch);
     announce(&format!("waystage messages ready on {} dispatch={dispatch}", running.address()));
     while signals.wait_for_reload() {
         reload(&running, arguments);
+    }
+    if let Some(embedded) = &embedded {
+        count_signals(signals, embedded.further_signals());
     }
     let records = running.stop().map_err(|error| error.to_string());
     drop(embedded);
@@ -104,6 +109,17 @@ pub(crate) fn run(arguments: &MessagesArguments) -> Result<ExitCode, String> {
         announce(&format!("waystage messages records written {} dropped {}", records.written, records.dropped));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Counts the stop signals after the first one, until the process ends.
+fn count_signals(mut signals: StopSignals, counter: Arc<AtomicUsize>) {
+    std::thread::spawn(move || {
+        loop {
+            if !signals.wait_for_reload() {
+                counter.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    });
 }
 
 /// Every user of the host can list the arguments of a process.

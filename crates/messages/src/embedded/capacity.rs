@@ -15,12 +15,23 @@ impl Embedded {
         self.settings.push(format!("{NAME}={accepted}"));
     }
 
+    /// Makes the next start accept as many connections as the last one, by another waystage: services beside this one may need them.
+    pub(super) fn keep_room(&mut self) {
+        let connections = self.connections.max(argument(&self.last_arguments()).unwrap_or(0));
+        if connections > 0 {
+            self.make_room(connections);
+        }
+    }
+
+    fn last_arguments(&self) -> String {
+        fs::read_to_string(self.data().join(ARGUMENTS)).unwrap_or_default()
+    }
+
     /// Checks that the server of another waystage, which runs already, accepts at least this many connections.
     pub(super) fn check_room(&self, connections: usize) -> Result<(), EmbeddedError> {
-        let arguments = fs::read_to_string(self.data().join(ARGUMENTS)).unwrap_or_default();
         // A server that was started without the setting has the number of its configuration. If this cannot be read either, the
         // connections themselves show whether there is room.
-        let Some(accepted) = argument(&arguments).or_else(|| self.configured()) else { return Ok(()) };
+        let Some(accepted) = argument(&self.last_arguments()).or_else(|| self.configured()) else { return Ok(()) };
         if accepted >= connections {
             return Ok(());
         }
