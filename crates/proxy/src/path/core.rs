@@ -197,7 +197,9 @@ impl Core {
         job.reply.extend_from_slice(&refusal);
     }
 
-    /// Answers a `get` of one key from the near-cache, if it has the value. Otherwise the reply to the job may be kept there.
+    /// Answers a `get` of one key from the near-cache, if it has the value. Otherwise the reply to the job may be kept there. Not inline,
+    /// so that a proxy without near-caches pays for one branch only; so are the others that near-caches need.
+    #[inline(never)]
     fn answer_near(&mut self, id: JobId, request: &Request<'_>) -> bool {
         let Core { near_caches, jobs, journal, clock, .. } = self;
         let (Some(near), &Request::Get { verb: Verb::Get, keys, .. }) = (near_caches, request) else { return false };

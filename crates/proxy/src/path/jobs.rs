@@ -154,12 +154,17 @@ impl Jobs {
 
     /// Counts a job as a write before its request is sent, until none of its legs is in flight, so that no near-cache returns an
     /// earlier value. Background jobs and later steps are counted, too.
+    #[inline]
     pub(crate) fn note_write(&mut self, id: JobId, request: &Request<'_>) {
+        if self.versions.counts_writes() {
+            self.count_write(id, request);
+        }
+    }
+
+    #[inline(never)]
+    fn count_write(&mut self, id: JobId, request: &Request<'_>) {
         let job = &mut self.table[id as usize];
-        if !self.versions.counts_writes()
-            || matches!(job.near, NearUse::Writes(_))
-            || Access::of(request) != Access::Write
-        {
+        if matches!(job.near, NearUse::Writes(_)) || Access::of(request) != Access::Write {
             return;
         }
         let mut decoded = None;

@@ -150,6 +150,7 @@ impl NearCaches {
     }
 
     /// Lets the reply to a request fill a place. `key` is the one that the servers receive, and `now` is before the request is sent.
+    #[inline(never)]
     pub(crate) fn begin_fill(&mut self, place: u8, job: (JobId, u32), key: &[u8], pool: Option<u8>, now: Nanos) {
         let pool = pool.map_or_else(|| self.router.pool_of(key), usize::from);
         let Some(lifetime) = self.pools[pool].map(|own| own.lifetime) else { return };
@@ -166,6 +167,7 @@ impl NearCaches {
     }
 
     /// Keeps the reply of a job that fills this place, if it is a value.
+    #[inline(never)]
     pub(crate) fn end_fill(&mut self, index: u8, id: JobId, job: &Job) {
         let index = usize::from(index);
         let Some(place) = self.places.get_mut(index) else { return };

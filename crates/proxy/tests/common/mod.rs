@@ -127,7 +127,9 @@ pub(crate) fn disciplines(slots: usize, if_replicated: bool) -> Vec<Discipline> 
 /// The number of connections that a discipline opens to one server.
 #[allow(dead_code, reason = "not every file of this folder counts connections")]
 pub(crate) fn connections(discipline: Discipline) -> usize {
-    discipline.slots().map(|(_, slots)| slots).sum::<usize>().max(1)
+    let of_slots = discipline.slots().map(|(_, slots)| slots).sum::<usize>().max(1);
+    let of_background_jobs = usize::from(matches!(discipline, Discipline::Shared { .. }));
+    of_slots + of_background_jobs
 }
 
 /// Starts servers: memcached, or the embedded cache if memcached is not installed.
