@@ -508,17 +508,35 @@ def test_a_function_of_another_program_makes_the_migration_fail_as_a_whole(place
         command = [str(WAYSTAGE), "messages", "migrate", "--database", url]
         done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
         assert done.returncode == 1, done
-        assert re.fullmatch(r".*cannot change return type of existing function.*\n", done.stderr), done.stderr
+        assert re.fullmatch(
+            r".*another program has the function waystage_send\(.*rename or drop it\n", done.stderr
+        ), done.stderr
+        assert other.execute("SELECT waystage_send('', '', '', '', NULL, NULL, '')").fetchone() == ("theirs",)
+        # A service does not become ready for ever, either.
+        started = subprocess.run(
+            [str(WAYSTAGE), "messages", "--listen", "127.0.0.1:0", "--database", url],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert started.returncode == 1 and "rename or drop it" in started.stderr, started
         assert other.execute(
             "SELECT count(*) FROM pg_class WHERE relname IN ('queue', 'message')"
         ).fetchone() == (0,)
-        # Tables that were dropped are created again. The functions and their grants were still there.
+        # Functions of others whose names only begin alike keep their privileges.
         other.execute("DROP FUNCTION waystage_send")
+        other.execute("CREATE FUNCTION waystage_total(a int) RETURNS int LANGUAGE sql AS 'SELECT a'")
+        other.execute("CREATE PROCEDURE waystage_report() LANGUAGE sql AS 'SELECT 1'")
+        # Tables that were dropped are created again. The functions and their grants were still there.
         for _ in range(2):
             done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
             assert done.returncode == 0, done
             other.execute("INSERT INTO queue (name) VALUES ('q')")
             other.execute("SELECT waystage_send('q', 'x', 'app')")
+            everyone = "SELECT has_function_privilege('public', %s, 'EXECUTE')"
+            assert other.execute(everyone, ["waystage_total(int)"]).fetchone() == (True,)
+            assert other.execute(everyone, ["waystage_pop(text,text,int)"]).fetchone() == (False,)
             assert other.execute("SELECT count(*) FROM waystage_pop('q')").fetchone() == (1,)
             other.execute(
                 "DROP TABLE queue, message, invisible_message, idempotency_key, lost_lease, waystage_schema"

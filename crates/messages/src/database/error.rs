@@ -46,6 +46,11 @@ fn is_forbidden(error: &tokio_postgres::Error) -> bool {
             .any(|code| error.code() == Some(code))
 }
 
+/// A step of the schema needs the name of another program's function.
+fn is_name_taken(error: &tokio_postgres::Error) -> bool {
+    error.code().is_some_and(|code| code.code() == "WS007")
+}
+
 /// The client has refused to go on: the server wants a password and there is none, or a method that the client does not support. The
 /// library has no codes for these errors.
 fn is_refused_by_client(error: &tokio_postgres::Error) -> bool {
@@ -179,7 +184,9 @@ impl DatabaseError {
     pub(crate) fn is_lasting(&self) -> bool {
         match self {
             DatabaseError::Silent | DatabaseError::Refused(_) | DatabaseError::Unreplicated => false,
-            DatabaseError::Schema(SchemaError::Postgres(error)) => is_forbidden(error) || is_about_tables(error),
+            DatabaseError::Schema(SchemaError::Postgres(error)) => {
+                is_forbidden(error) || is_about_tables(error) || is_name_taken(error)
+            }
             DatabaseError::Schema(_) | DatabaseError::Pooler => true,
             DatabaseError::Postgres(error) => {
                 let is_refused = |code: &SqlState| code.code().starts_with("28") || code.code().starts_with("3D");

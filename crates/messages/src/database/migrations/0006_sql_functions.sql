@@ -7,6 +7,24 @@
 SELECT set_config('search_path', quote_ident(nspname) || ', pg_temp', true)
 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE pg_class.oid = to_regclass('queue');
 
+-- The functions of this step have this comment. Those of other programs are neither replaced nor granted.
+SELECT set_config('waystage.functions', '{waystage_refuse,waystage_check_name,waystage_check_time,waystage_hold_queue,waystage_store,'
+    || 'waystage_send,waystage_send_batch,waystage_take,waystage_check_fetch,waystage_pop,waystage_receive,waystage_acknowledge,waystage_grant}', true);
+DO $$
+DECLARE
+    theirs regprocedure;
+BEGIN
+    SELECT p.oid INTO theirs FROM pg_proc AS p
+    WHERE p.pronamespace = quote_ident(current_schema())::regnamespace
+        AND p.proname = ANY (current_setting('waystage.functions')::text[])
+        AND obj_description(p.oid, 'pg_proc') IS DISTINCT FROM 'Waystage message service'
+    LIMIT 1;
+    IF theirs IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'WS007',
+            MESSAGE = format('another program has the function %s, whose name the service needs; rename or drop it', theirs);
+    END IF;
+END $$;
+
 -- The limits of the functions. A service has limits of its own.
 CREATE TABLE IF NOT EXISTS waystage_sql_limits (
     is_only_row boolean PRIMARY KEY DEFAULT true CHECK (is_only_row),
@@ -370,6 +388,7 @@ BEGIN
     END IF;
     FOR found IN SELECT p.oid FROM pg_proc AS p
         WHERE p.pronamespace = quote_ident(current_schema())::regnamespace AND p.proname = ANY (names)
+            AND obj_description(p.oid, 'pg_proc') = 'Waystage message service'
     LOOP
         EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %I', found, role);
     END LOOP;
@@ -381,8 +400,9 @@ DECLARE
     created regprocedure;
 BEGIN
     FOR created IN SELECT p.oid FROM pg_proc AS p
-        WHERE p.pronamespace = quote_ident(current_schema())::regnamespace AND p.proname LIKE 'waystage\_%'
+        WHERE p.pronamespace = quote_ident(current_schema())::regnamespace AND p.proname = ANY (current_setting('waystage.functions')::text[])
     LOOP
         EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', created);
+        EXECUTE format('COMMENT ON FUNCTION %s IS %L', created, 'Waystage message service');
     END LOOP;
 END $$;
