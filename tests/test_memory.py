@@ -37,3 +37,25 @@ def test_more_memory_never_lowers_an_lru(tmp_path):
     ratios = [point["hit_ratio"] for point in found["points"]]
     assert len(ratios) > 10 and ratios == sorted(ratios) and ratios[0] < ratios[-1]
     assert found["sampling_rate"] == 1 and found["first_gets"] == len(set(n * n % 997 for n in range(5000)))
+
+
+def memory(trace, *arguments, **options):
+    """Run the command on a trace and return the finished process, with its output as text."""
+    command = [WAYSTAGE, "memory", trace, *arguments]
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=100, **options)
+
+
+def test_a_popular_key_counts_although_it_is_not_in_the_sample(tmp_path):
+    trace = tmp_path / "trace.csv"
+    keys = ["popular" if number % 2 else f"c{number // 2 % 50_000:08}" for number in range(200_000)]
+    trace.write_text("".join(f"{n // 5000},{key},9,100,0,get,0\n" for n, key in enumerate(keys)))
+    sampled, exact = (
+        json.loads(memory(trace, "--sizes", "4m,16m", "--samples", samples, "--json").stdout)
+        for samples in ("13000", "all")
+    )
+    for a, b in zip(sampled["points"], exact["points"], strict=True):
+        assert abs(a["hit_ratio"] - b["hit_ratio"]) < 0.01
+    assert 0.7499 < exact["points"][-1]["hit_ratio"] < 0.75
+    assert (sampled["popular_keys"], exact["popular_keys"], sampled["other_gets"]) == (1, 0, 100_000)
+    chart = memory(trace, "--sizes", "4m,16m", "--samples", "13000").stdout
+    assert "the gets of the most popular key are counted exactly" in chart and "warning" not in chart

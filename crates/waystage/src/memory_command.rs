@@ -55,7 +55,7 @@ pub(crate) struct MemoryArguments {
     /// memcached's -n: bytes for key and value in the smallest chunk.
     #[arg(short = 'n', long, value_name = "BYTES", default_value_t = 48)]
     slab_min_size: u32,
-    /// memcached's -I: largest item. A larger item is counted and always misses.
+    /// memcached's -I: largest item. A larger item is counted and always misses; --policy lru ignores it.
     #[arg(short = 'I', long, value_name = "SIZE", default_value = "1m", value_parser = bytes)]
     max_item_size: usize,
     /// memcached's -C: items without cas tokens, which are 8 bytes smaller.
@@ -107,7 +107,7 @@ pub(crate) fn run(arguments: &MemoryArguments) -> Result<ExitCode, String> {
         policy: arguments.policy_text(),
         unit: arguments.unit(),
         today: arguments.memory.map(|memory| memory as u64),
-        item_bytes_max: arguments.max_item_size as u64,
+        item_bytes_max: (arguments.policy == PolicyName::Memcached).then_some(arguments.max_item_size as u64),
         skipped_lines,
         curve,
     };
