@@ -1,7 +1,9 @@
 """The hit ratios that `waystage memory` predicts, against a real memcached that a client reads through."""
 
 import json
+import os
 import subprocess
+import threading
 
 import pytest
 from memory_accuracy import FIXED_SLABS, measured, predict, workload
@@ -59,3 +61,39 @@ def test_a_popular_key_counts_although_it_is_not_in_the_sample(tmp_path):
     assert (sampled["popular_keys"], exact["popular_keys"], sampled["other_gets"]) == (1, 0, 100_000)
     chart = memory(trace, "--sizes", "4m,16m", "--samples", "13000").stdout
     assert "the gets of the most popular key are counted exactly" in chart and "warning" not in chart
+
+
+def test_what_cannot_be_read_twice_is_refused_at_once(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    # Nothing ever writes into the pipe.
+    for path, kind in [(pipe, "pipe"), (tmp_path, "directory"), ("/dev/null", "device")]:
+        refused = memory(path)
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert refused.stderr.count("\n") == 1 and f"is a {kind};" in refused.stderr
+        assert "reads the trace twice, so it must be a regular file" in refused.stderr
+    refused = memory("/dev/stdin", input="0,k,1,1,0,get,0\n" * 3)
+    assert refused.returncode == 1 and "is a pipe;" in refused.stderr
+
+
+def test_a_trace_that_is_still_being_written_is_refused(tmp_path):
+    trace, row = tmp_path / "trace.csv", "9,k{},4,10,0,get,0\n"
+    trace.write_text("".join(row.format(number % 997) for number in range(200_000)))
+    ended = threading.Event()
+
+    def write():
+        with trace.open("a") as log:
+            while not ended.wait(0.001):
+                log.write(row.format(1))
+                log.flush()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        refused = memory(trace)
+    finally:
+        ended.set()
+        writer.join()
+    assert (refused.returncode, refused.stdout) == (1, "") and refused.stderr.count("\n") == 1
+    assert "the file changed while it was read" in refused.stderr
+    assert memory(trace).returncode == 0
