@@ -21,12 +21,31 @@ pub trait Cache: Send {
     fn remove(&mut self, key: u32);
     /// Removes all expired items, as a background job of the cache would. The default does nothing.
     fn reclaim(&mut self, _now_s: u32) {}
-    /// Items that were removed to make room.
+    /// Items that were removed to make room. Those of popular keys count with the rate of the sample.
     fn evictions(&self) -> u64;
-    /// Bytes of the items that are stored.
+    /// Bytes of the items that are stored, with the same weights.
     fn stored_bytes(&self) -> u64;
     /// Bytes of memory that the whole cache has taken, without the scale of a sample.
     fn taken_bytes(&self) -> u64;
+}
+
+/// Counts of evicted items.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Evictions {
+    sampled: u64,
+    popular: u64,
+}
+
+impl Evictions {
+    /// Counts one.
+    pub(crate) fn add(&mut self, is_popular: bool) {
+        *(if is_popular { &mut self.popular } else { &mut self.sampled }) += 1;
+    }
+
+    /// All, of which the popular ones count with this weight.
+    pub(crate) fn weighed(&self, weight: f64) -> u64 {
+        self.sampled + (self.popular as f64 * weight).round() as u64
+    }
 }
 
 impl Item {

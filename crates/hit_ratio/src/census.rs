@@ -2,6 +2,7 @@
 //! those with the smallest hashes.
 
 use crate::HitRatioError;
+use crate::popular::PopularKeys;
 use crate::request::{Operation, Request};
 use crate::slabs::SlabSettings;
 use std::collections::{BinaryHeap, HashMap};
@@ -18,8 +19,10 @@ pub struct Census {
     /// Keys with smaller hashes are in the sample.
     below: Option<u64>,
     counts: Sample,
+    popular: PopularKeys,
     first_key: Option<u64>,
     has_other_keys: bool,
+    has_sizes: bool,
 }
 
 /// What was seen of a key.
@@ -58,6 +61,9 @@ pub struct Sample {
     pub first_gets: f64,
     /// Keys with smaller hashes are chosen; none if all are.
     pub below: Option<u64>,
+    /// The hashes of the most popular keys, in increasing order. They are simulated also if they are not chosen, and their
+    /// gets stand for no others. None if all keys are chosen.
+    pub popular: Vec<u64>,
 }
 
 impl Census {
@@ -71,8 +77,10 @@ impl Census {
             keys: HashMap::new(),
             below: None,
             counts: Sample::default(),
+            popular: PopularKeys::default(),
             first_key: None,
             has_other_keys: false,
+            has_sizes: false,
         }
     }
 
@@ -91,6 +99,11 @@ impl Census {
         counts.with_ttl += u64::from(request.ttl_s > 0);
         let hash = xxh3_64(request.key);
         self.has_other_keys |= *self.first_key.get_or_insert(hash) != hash;
+        let has_size = request.operation.has_whole_value() && value_bytes > 0;
+        self.has_sizes |= has_size;
+        if is_get {
+            self.popular.add(hash);
+        }
         if self.below.is_some_and(|below| hash >= below) {
             return;
         }
@@ -99,7 +112,7 @@ impl Census {
             hashes.push(hash);
             Seen { begins_with_get: is_get, ..Seen::default() }
         });
-        if request.operation.has_whole_value() && value_bytes > 0 {
+        if has_size {
             seen.item_bytes = item_bytes;
         }
         seen.gets += u64::from(is_get);
@@ -120,7 +133,7 @@ impl Census {
         if sample.gets == 0 {
             return Err(HitRatioError::NoReads(sample.requests));
         }
-        if self.keys.values().all(|seen| seen.item_bytes == 0) {
+        if !self.has_sizes {
             return Err(HitRatioError::NoSizes);
         }
         if !self.has_other_keys {
@@ -128,23 +141,30 @@ impl Census {
         }
         let first_gets = self.keys.values().filter(|seen| seen.begins_with_get).count() as u64;
         let gets: u64 = self.keys.values().map(|seen| seen.gets).sum();
-        if gets == first_gets {
-            return Err(HitRatioError::AllNew);
+        sample.sampled_keys = self.keys.len() as u64;
+        // The counts of all rows decide. A sample without repeated gets or sizes is no proof that the trace has none.
+        if gets == first_gets && !self.popular.has_repeats() {
+            let is_all = self.below.is_none();
+            return Err(if is_all { HitRatioError::AllNew } else { HitRatioError::SampleAllNew(sample.sampled_keys) });
+        }
+        if self.keys.values().all(|seen| seen.item_bytes == 0) {
+            return Err(HitRatioError::SampleWithoutSizes(sample.sampled_keys));
         }
         sample.rate = self.below.map_or(1.0, |below| below as f64 / 2f64.powi(64));
         sample.below = self.below;
-        sample.sampled_keys = self.keys.len() as u64;
+        sample.popular = self.below.map_or(Vec::new(), |_| self.popular.hashes());
         sample.keys = sample.sampled_keys as f64 / sample.rate;
         let item_bytes: u64 = self.keys.values().map(|seen| u64::from(seen.item_bytes)).sum();
         sample.item_bytes = item_bytes as f64 / sample.rate;
-        sample.first_gets = first_gets as f64 / sample.rate;
+        sample.first_gets = (first_gets as f64 / sample.rate).min(sample.gets as f64);
         Ok(sample)
     }
 }
 
 impl Sample {
-    /// The hash of a key, if the key is chosen.
+    /// The hash of a key, if the key is chosen or popular.
     pub(crate) fn chosen(&self, key: &[u8]) -> Option<u64> {
-        Some(xxh3_64(key)).filter(|hash| self.below.is_none_or(|below| *hash < below))
+        Some(xxh3_64(key))
+            .filter(|hash| self.below.is_none_or(|below| *hash < below) || self.popular.binary_search(hash).is_ok())
     }
 }

@@ -8,7 +8,8 @@
 //! The requests are read twice. The first pass chooses the keys by their hashes (SHARDS: C. A. Waldspurger et al.,
 //! "Efficient MRC construction with SHARDS", FAST 2015). The second pass simulates caches that are smaller by the share
 //! of the keys (C. A. Waldspurger et al., "Cache modeling and optimization using miniature simulations", USENIX ATC
-//! 2017). A simulation needs no stack distances, which are not exact with sizes, deletions and expiry.
+//! 2017). The most popular keys are simulated in any case, because no sample stands for them. A simulation needs no stack
+//! distances, which are not exact with sizes, deletions and expiry.
 //! Knows no files, no clock and no terminal.
 
 mod cache;
@@ -17,6 +18,7 @@ mod grid;
 mod lists;
 mod lru;
 mod memcached;
+mod popular;
 mod request;
 mod simulation;
 mod slabs;
@@ -42,6 +44,10 @@ pub enum HitRatioError {
     OneKey(u64),
     #[error("no get is for a key that an earlier request named, so no amount of memory gives a hit")]
     AllNew,
+    #[error("no key of the sample has a get after its first request (keys in the sample: {0}); use --samples all")]
+    SampleAllNew(u64),
+    #[error("no key of the sample has a value size, but others have (keys in the sample: {0}); use --samples all")]
+    SampleWithoutSizes(u64),
     #[error("{0}")]
     Slabs(String),
 }

@@ -12,6 +12,9 @@ const NO_LIST: u8 = u8::MAX;
 pub(crate) struct Lists {
     nodes: Vec<Node>,
     lists: Vec<List>,
+    /// The bytes of keys below this number count with this weight only.
+    popular: u32,
+    weight: f64,
 }
 
 /// The head is the item that was added last.
@@ -38,7 +41,22 @@ const ABSENT: Node = Node { next: NONE, previous: NONE, bytes: 0, expires_s: 0, 
 impl Lists {
     /// Empty lists; at most 255.
     pub(crate) fn new(count: usize) -> Lists {
-        Lists { nodes: Vec::new(), lists: vec![List { head: NONE, tail: NONE, bytes: 0 }; count] }
+        let lists = vec![List { head: NONE, tail: NONE, bytes: 0 }; count];
+        Lists { nodes: Vec::new(), lists, popular: 0, weight: 1.0 }
+    }
+
+    /// Counts the bytes of the keys below `popular` with a weight. The lists must be empty.
+    pub(crate) fn weigh(&mut self, popular: u32, weight: f64) {
+        (self.popular, self.weight) = (popular, weight);
+    }
+
+    /// Whether a key has a weight.
+    pub(crate) fn is_popular(&self, key: u32) -> bool {
+        key < self.popular
+    }
+
+    fn weighed(&self, key: u32, bytes: u32) -> u64 {
+        if self.is_popular(key) { (f64::from(bytes) * self.weight).round() as u64 } else { u64::from(bytes) }
     }
 
     /// The item under a key.
@@ -57,12 +75,12 @@ impl Lists {
         Some(self.lists[list].tail).filter(|tail| *tail != NONE)
     }
 
-    /// Bytes of the items of a list.
+    /// Bytes of the items of a list, with their weights.
     pub(crate) fn bytes(&self, list: usize) -> u64 {
         self.lists[list].bytes
     }
 
-    /// Bytes of all items.
+    /// Bytes of all items, with their weights.
     pub(crate) fn bytes_of_all(&self) -> u64 {
         self.lists.iter().map(|list| list.bytes).sum()
     }
@@ -122,7 +140,8 @@ impl Lists {
         let head = self.lists[list].head;
         let node = &mut self.nodes[key as usize];
         (node.next, node.previous, node.list) = (head, NONE, list as u8);
-        self.lists[list].bytes += u64::from(node.bytes);
+        let bytes = node.bytes;
+        self.lists[list].bytes += self.weighed(key, bytes);
         self.lists[list].head = key;
         match head {
             NONE => self.lists[list].tail = key,
@@ -140,7 +159,7 @@ impl Lists {
             NONE => self.lists[list].tail = previous,
             next => self.nodes[next as usize].previous = previous,
         }
-        self.lists[list].bytes -= u64::from(bytes);
+        self.lists[list].bytes -= self.weighed(key, bytes);
         self.nodes[key as usize].list = NO_LIST;
     }
 }

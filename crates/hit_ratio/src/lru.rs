@@ -1,7 +1,7 @@
 //! Least recently used, by bytes: the items that were used last, as many as fit. An expired item needs its memory until
 //! it is read or evicted.
 
-use crate::cache::{Cache, Item};
+use crate::cache::{Cache, Evictions, Item};
 use crate::lists::Lists;
 
 /// A cache with one list.
@@ -11,13 +11,25 @@ pub struct ByteLru {
     rate: f64,
     bytes_max: f64,
     item_bytes_max: u64,
-    evictions: u64,
+    evictions: Evictions,
 }
 
 impl ByteLru {
     /// A cache of `memory` bytes of which the simulation sees the share `rate` of the keys.
     pub fn new(memory: u64, rate: f64) -> ByteLru {
-        ByteLru { lists: Lists::new(1), rate, bytes_max: memory as f64 * rate, item_bytes_max: memory, evictions: 0 }
+        ByteLru {
+            lists: Lists::new(1),
+            rate,
+            bytes_max: memory as f64 * rate,
+            item_bytes_max: memory,
+            evictions: Evictions::default(),
+        }
+    }
+
+    /// The keys below this number are popular: they stand for no other keys.
+    pub fn with_popular(mut self, keys: u32) -> ByteLru {
+        self.lists.weigh(keys, self.rate);
+        self
     }
 }
 
@@ -44,10 +56,12 @@ impl Cache for ByteLru {
         while self.lists.bytes(0) as f64 > self.bytes_max {
             // With a sample, one item may be larger than the share of the memory.
             match self.lists.tail(0).filter(|tail| *tail != key) {
-                Some(tail) => self.lists.remove(tail),
+                Some(tail) => {
+                    self.lists.remove(tail);
+                    self.evictions.add(self.lists.is_popular(tail));
+                }
                 None => break,
-            };
-            self.evictions += 1;
+            }
         }
         true
     }
@@ -57,7 +71,7 @@ impl Cache for ByteLru {
     }
 
     fn evictions(&self) -> u64 {
-        self.evictions
+        self.evictions.weighed(self.rate)
     }
 
     fn stored_bytes(&self) -> u64 {

@@ -5,7 +5,7 @@
 //! item that becomes active turns WARM. The oldest COLD item is evicted. In memcached, one thread moves the items in the
 //! background. Here, they move at once.
 
-use crate::cache::{Cache, Item};
+use crate::cache::{Cache, Evictions, Item};
 use crate::lists::Lists;
 use crate::slabs::{PAGE_BYTES, SlabClasses};
 
@@ -34,14 +34,15 @@ const ATTEMPTS: usize = 10;
 pub struct SegmentedLru {
     slabs: SlabClasses,
     lists: Lists,
-    /// Chunks in use and pages, for each class.
+    /// Chunks in use and pages, for each class. Those of popular keys are in `popular_chunks`.
     chunks: Vec<u64>,
+    popular_chunks: Vec<u64>,
     pages: Vec<u64>,
     pages_taken: u64,
     pages_max: u64,
     /// The share of the keys that the simulation sees.
     rate: f64,
-    evictions: u64,
+    evictions: Evictions,
 }
 
 /// The end of a look at the tail of a segment.
@@ -58,18 +59,25 @@ impl SegmentedLru {
         SegmentedLru {
             lists: Lists::new(count * SEGMENTS),
             chunks: vec![0; count],
+            popular_chunks: vec![0; count],
             pages: vec![0; count],
             pages_taken: 0,
             pages_max: memory / PAGE_BYTES,
             slabs,
             rate,
-            evictions: 0,
+            evictions: Evictions::default(),
         }
     }
 
+    /// The keys below this number are popular: they stand for no other keys.
+    pub fn with_popular(mut self, keys: u32) -> SegmentedLru {
+        self.lists.weigh(keys, self.rate);
+        self
+    }
+
     /// Makes room for chunks of a class: takes a page, or else evicts. Returns false if there is nothing to evict.
-    fn make_room(&mut self, class: usize, wanted: u32, now_s: u32) -> bool {
-        let has_room = |cache: &SegmentedLru| cache.chunks[class] + u64::from(wanted) <= cache.chunks_max(class);
+    fn make_room(&mut self, key: u32, class: usize, wanted: u32, now_s: u32) -> bool {
+        let has_room = |cache: &SegmentedLru| cache.has_room(key, class, u64::from(wanted));
         for _ in 0..ATTEMPTS * wanted as usize {
             // In a sample, a chunk may need several pages.
             while !has_room(self) && self.take_page(class) {}
@@ -83,11 +91,20 @@ impl SegmentedLru {
         false
     }
 
-    /// Chunks of the pages of a class, in the simulation. A class with a page has room for one item.
-    fn chunks_max(&self, class: usize) -> u64 {
+    /// Whether the pages of a class have chunks for an item. In the simulation, they have the share `rate` of their chunks.
+    /// A chunk of a popular key is this share of one. A class with a page has room for one item.
+    fn has_room(&self, key: u32, class: usize, wanted: u64) -> bool {
         let chunks = self.pages[class] * u64::from(self.slabs.all()[class].chunks_per_page);
         let seen = (chunks as f64 * self.rate) as u64;
-        if self.pages[class] > 0 { seen.max(1) } else { 0 }
+        let (sampled, popular) = if self.lists.is_popular(key) { (0, wanted) } else { (wanted, 0) };
+        let (sampled, popular) = (self.chunks[class] + sampled, self.popular_chunks[class] + popular);
+        let used = sampled + (popular as f64 * self.rate) as u64;
+        chunks > 0 && popular <= chunks && used <= seen.max(1)
+    }
+
+    /// The count of chunks that those of a key are in.
+    fn chunks_of(&mut self, key: u32, class: usize) -> &mut u64 {
+        if self.lists.is_popular(key) { &mut self.popular_chunks[class] } else { &mut self.chunks[class] }
     }
 
     /// Every class may have its first page, also beyond the memory.
@@ -109,7 +126,7 @@ impl SegmentedLru {
             self.remove(tail);
             has_removed = true;
             if !is_expired {
-                self.evictions += 1;
+                self.evictions.add(self.lists.is_popular(tail));
                 break;
             }
         }
@@ -198,10 +215,10 @@ impl Cache for SegmentedLru {
     fn store(&mut self, key: u32, item: Item, now_s: u32) -> bool {
         let place = self.slabs.place(item.bytes);
         // memcached frees the old item after it has room for the new one.
-        let has_room = place.is_some_and(|(class, chunks)| self.make_room(class, chunks, now_s));
+        let has_room = place.is_some_and(|(class, chunks)| self.make_room(key, class, chunks, now_s));
         self.remove(key);
         let Some((class, chunks)) = place.filter(|_| has_room) else { return false };
-        self.chunks[class] += u64::from(chunks);
+        *self.chunks_of(key, class) += u64::from(chunks);
         self.lists.add(key, item, class * SEGMENTS + HOT, now_s);
         self.balance(class, now_s);
         true
@@ -211,7 +228,7 @@ impl Cache for SegmentedLru {
         let Some(item) = self.lists.item(key) else { return };
         self.lists.remove(key);
         if let Some((class, chunks)) = self.slabs.place(item.bytes) {
-            self.chunks[class] -= u64::from(chunks);
+            *self.chunks_of(key, class) -= u64::from(chunks);
         }
     }
 
@@ -223,7 +240,7 @@ impl Cache for SegmentedLru {
     }
 
     fn evictions(&self) -> u64 {
-        self.evictions
+        self.evictions.weighed(self.rate)
     }
 
     fn stored_bytes(&self) -> u64 {

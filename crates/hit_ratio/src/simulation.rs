@@ -44,6 +44,10 @@ pub struct Simulation {
 pub struct Curve {
     /// The counts of all requests.
     pub sample: Sample,
+    /// Gets of all keys but the popular ones.
+    pub other_gets: u64,
+    /// The same number as the sample has it: far from `other_gets`, the sample is not like the trace.
+    pub sampled_gets: f64,
     /// One point for each amount of memory, in increasing order.
     pub points: Vec<Point>,
 }
@@ -98,22 +102,27 @@ impl Simulation {
         value_bytes: Option<u32>,
         fills: bool,
     ) -> Simulation {
+        // These keys have the first numbers.
+        let popular = sample.popular.len();
         let cache = |memory: u64| -> Box<dyn Cache> {
             match policy {
-                Policy::Lru => Box::new(ByteLru::new(memory, sample.rate)),
-                Policy::Memcached(slabs) => Box::new(SegmentedLru::new(slabs.clone(), memory, sample.rate)),
+                Policy::Lru => Box::new(ByteLru::new(memory, sample.rate).with_popular(popular as u32)),
+                Policy::Memcached(slabs) => {
+                    Box::new(SegmentedLru::new(slabs.clone(), memory, sample.rate).with_popular(popular as u32))
+                }
             }
         };
-        let caches = sizes.iter().map(|memory| Measured { memory: *memory, cache: cache(*memory), misses: Vec::new() });
+        let caches =
+            sizes.iter().map(|memory| Measured { memory: *memory, cache: cache(*memory), misses: vec![0; popular] });
         let reclaim_every_s = RECLAIM_EVERY_S.max(sample.span_s / RECLAIMS_MAX);
         Simulation {
             caches: caches.collect(),
             settings,
             value_bytes,
             fills,
-            numbers: HashMap::with_capacity(sample.sampled_keys as usize),
-            known: Vec::with_capacity(sample.sampled_keys as usize),
-            gets: Vec::with_capacity(sample.sampled_keys as usize),
+            numbers: sample.popular.iter().copied().zip(0..).collect(),
+            known: vec![Known::default(); popular],
+            gets: vec![0; popular],
             reclaim_every_s,
             reclaim_at_s: if sample.with_ttl > 0 { reclaim_every_s } else { u32::MAX },
             sample,
@@ -170,25 +179,45 @@ impl Simulation {
             stored_bytes: measured.cache.stored_bytes() as f64 / self.sample.rate,
             taken_bytes: measured.cache.taken_bytes(),
         };
-        Curve { points: self.caches.iter().map(point).collect(), sample: self.sample }
+        Curve {
+            points: self.caches.iter().map(point).collect(),
+            other_gets: self.other_gets(),
+            sampled_gets: sum(&self.gets[self.sample.popular.len()..]) / self.sample.rate,
+            sample: self.sample,
+        }
     }
 
-    /// The share of misses of all gets, from the misses of the sampled keys.
+    /// Gets of all keys but the popular ones.
+    fn other_gets(&self) -> u64 {
+        let popular: u64 = self.gets[..self.sample.popular.len()].iter().map(|gets| u64::from(*gets)).sum();
+        self.sample.gets.saturating_sub(popular)
+    }
+
+    /// The share of misses of all gets, from the misses of the popular keys and of the sampled ones.
     ///
-    /// The sample has more or fewer gets than its share, and the number of all gets is known. SHARDS-adj assumes that the
-    /// gets in excess hit, which suits keys of which few are popular. If all keys are equally popular, the gets in excess
-    /// miss as often as others. The regression estimator has both as limits (W. G. Cochran, "Sampling techniques", third
-    /// edition, chapter 7). Its slope minimises the variance if each key is sampled independently of the others.
+    /// The misses of popular keys are counted. Those of the others are estimated: the sample has more or fewer gets than
+    /// its share, and the number of all gets is known. SHARDS-adj assumes that the gets in excess hit, which suits keys of
+    /// which few are popular. If all keys are equally popular, the gets in excess miss as often as others. The regression
+    /// estimator has both as limits (W. G. Cochran, "Sampling techniques", third edition, chapter 7). Its slope minimises
+    /// the variance if each key is sampled independently of the others.
     fn miss_ratio(&self, misses: &[u32]) -> f64 {
         let Sample { rate, gets: all_gets, .. } = self.sample;
-        let sum = |values: &[u32]| values.iter().map(|value| f64::from(*value)).sum::<f64>();
+        let popular = self.sample.popular.len();
+        let (counted, misses) = misses.split_at(popular);
+        let gets = &self.gets[popular..];
         let products = |values: &[u32]| -> f64 {
-            values.iter().zip(&self.gets).map(|(value, gets)| f64::from(*value) * f64::from(*gets)).sum()
+            values.iter().zip(gets).map(|(value, gets)| f64::from(*value) * f64::from(*gets)).sum()
         };
-        let slope = products(misses) / products(&self.gets).max(1.0);
-        let missing_gets = all_gets as f64 - sum(&self.gets) / rate;
-        (sum(misses) / rate + slope * missing_gets) / all_gets as f64
+        let slope = products(misses) / products(gets).max(1.0);
+        let other_gets = self.other_gets() as f64;
+        let missing_gets = other_gets - sum(gets) / rate;
+        let estimated = (sum(misses) / rate + slope * missing_gets).clamp(0.0, other_gets);
+        (sum(counted) + estimated) / all_gets as f64
     }
+}
+
+fn sum(values: &[u32]) -> f64 {
+    values.iter().map(|value| f64::from(*value)).sum()
 }
 
 impl Measured {

@@ -2,6 +2,7 @@
 
 mod answer;
 mod progress;
+mod trace_file;
 
 use answer::CapacityAnswer;
 use clap::{Args, ValueEnum};
@@ -18,6 +19,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
+use trace_file::TraceFile;
 
 /// The largest value that any memcached accepts. A larger one is a mistake in the trace.
 const VALUE_BYTES_MAX: usize = 1 << 30;
@@ -37,7 +39,7 @@ docs/memory.md describes the models and how well they agree with memcached. docs
 Exit codes: 0 success, 1 no result (one line gives the reason), 2 invalid arguments."
 )]
 pub(crate) struct MemoryArguments {
-    /// Trace: seven columns, plain or zstd (docs/traces.md).
+    /// Trace: seven columns, a regular file, plain or zstd (docs/traces.md).
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
     /// Memory of the server today. The amounts are then between a hundredth and ten times of it.
@@ -55,7 +57,7 @@ pub(crate) struct MemoryArguments {
     /// memcached's -n: bytes for key and value in the smallest chunk.
     #[arg(short = 'n', long, value_name = "BYTES", default_value_t = 48)]
     slab_min_size: u32,
-    /// memcached's -I: largest item. A larger item is counted and always misses.
+    /// memcached's -I: largest item. A larger item is counted and always misses; --policy lru ignores it.
     #[arg(short = 'I', long, value_name = "SIZE", default_value = "1m", value_parser = bytes)]
     max_item_size: usize,
     /// memcached's -C: items without cas tokens, which are 8 bytes smaller.
@@ -107,7 +109,7 @@ pub(crate) fn run(arguments: &MemoryArguments) -> Result<ExitCode, String> {
         policy: arguments.policy_text(),
         unit: arguments.unit(),
         today: arguments.memory.map(|memory| memory as u64),
-        item_bytes_max: arguments.max_item_size as u64,
+        item_bytes_max: (arguments.policy == PolicyName::Memcached).then_some(arguments.max_item_size as u64),
         skipped_lines,
         curve,
     };
@@ -155,11 +157,15 @@ impl MemoryArguments {
         let settings = *slabs.settings();
         let value_bytes = self.value_size.map(|size| size as u32);
         let named = |error: HitRatioError| format!("{}: {error}", self.trace.display());
+        let file = TraceFile::find(&self.trace)?;
         let mut census = Census::new(settings, value_bytes, self.samples);
-        self.read(&mut |request| {
+        let outcome = self.read(&mut |request| {
             census.add(request);
             display.row();
-        })?;
+        });
+        // A change explains a malformed row: it may be half written.
+        file.check()?;
+        outcome?;
         let sample = census.finish().map_err(named)?;
         display.begin_simulation(sample.requests);
         let today = self.memory.map(|memory| memory as u64);
@@ -177,11 +183,17 @@ impl MemoryArguments {
             };
         }
         let mut simulation = Simulation::new(sample, &policy, &sizes, settings, value_bytes, !self.no_fill);
-        let skipped = self.read(&mut |request| {
+        let mut rows = 0;
+        let outcome = self.read(&mut |request| {
             simulation.add(request);
+            rows += 1;
             display.row();
-        })?;
-        Ok((simulation.finish(), skipped))
+        });
+        file.check()?;
+        let skipped = outcome?;
+        let curve = simulation.finish();
+        file.check_rows(curve.sample.requests, rows)?;
+        Ok((curve, skipped))
     }
 
     /// Gives every row of the trace to `take`. Returns the number of skipped lines.

@@ -9,6 +9,10 @@ use std::fmt::Write;
 const BAR: f64 = 40.0;
 /// Without the memory of today, the answer is the smallest memory with a hit ratio that is lower by at most this.
 const NEAR: f64 = 0.01;
+/// The gets of the sample may differ by this factor from those that its share of the keys stands for, and by this share of
+/// all gets, without a warning.
+const UNLIKE_FACTOR: f64 = 1.5;
+const UNLIKE_SHARE: f64 = 0.01;
 const FORMAT: &str = "waystage-memory/1";
 
 /// The curve of a trace, and the settings it was computed with.
@@ -18,7 +22,8 @@ pub(super) struct CapacityAnswer {
     /// Amounts of memory are multiples of it.
     pub(super) unit: u64,
     pub(super) today: Option<u64>,
-    pub(super) item_bytes_max: u64,
+    /// memcached's -I; none for an LRU, which has no such limit.
+    pub(super) item_bytes_max: Option<u64>,
     pub(super) skipped_lines: u64,
     pub(super) curve: Curve,
 }
@@ -30,18 +35,19 @@ impl CapacityAnswer {
         let about = if sample.rate < 1.0 { "about " } else { "" };
         let mut lines = vec![
             format!(
-                "{}: {} requests, {} gets, {about}{:.0} keys, {about}{} of items, {} s",
+                "{}: {}, {}, {about}{}, {about}{} of items, {} s",
                 self.trace,
-                sample.requests,
-                sample.gets,
-                sample.keys,
+                counted(sample.requests, "request", "requests"),
+                counted(sample.gets, "get", "gets"),
+                counted(sample.keys.round() as u64, "key", "keys"),
                 readable(sample.item_bytes),
                 sample.span_s
             ),
             format!("policy: {}", self.policy),
         ];
         if sample.rate < 1.0 {
-            lines.push(format!("{} keys are simulated, {:.3} % of all", sample.sampled_keys, 100.0 * sample.rate));
+            let simulated = counted(sample.sampled_keys, "key is", "keys are");
+            lines.push(format!("{simulated} simulated, {:.3} % of all{}", 100.0 * sample.rate, self.popular()));
         }
         let first = sample.first_gets / sample.gets as f64;
         lines.push(format!("first gets of a key, which miss with any memory: {:.1} % of the gets", 100.0 * first));
@@ -57,16 +63,43 @@ impl CapacityAnswer {
         })
     }
 
+    /// The popular keys, as the end of a sentence.
+    fn popular(&self) -> String {
+        match self.curve.sample.popular.len() {
+            0 => String::new(),
+            1 => "; the gets of the most popular key are counted exactly".into(),
+            keys => format!("; the gets of the {keys} most popular keys are counted exactly"),
+        }
+    }
+
+    /// A warning if the sample has far too many or too few gets.
+    fn unlike_sample(&self) -> Option<String> {
+        let Curve { other_gets, sampled_gets, sample, .. } = &self.curve;
+        let (all, sampled) = (*other_gets as f64, *sampled_gets);
+        let is_unlike = sampled > UNLIKE_FACTOR * all || all > UNLIKE_FACTOR * sampled;
+        let matters = (sampled - all).abs() > UNLIKE_SHARE * sample.gets as f64;
+        (is_unlike && matters).then(|| {
+            format!(
+                "warning: the sample has {:.2} times the gets that {:.3} % of the keys should have, so the hit ratios may \
+                 be far off; give --samples all",
+                sampled / all,
+                100.0 * sample.rate
+            )
+        })
+    }
+
     /// Facts that make the answer uncertain, one line each.
     fn reservations(&self) -> Vec<String> {
         let sample = &self.curve.sample;
-        let mut lines = Vec::new();
-        if sample.too_large > 0 {
-            let limit = bytes_text(self.item_bytes_max);
-            lines.push(format!("{} requests have items above -I {limit}; they are never stored", sample.too_large));
+        let mut lines: Vec<String> = self.unlike_sample().into_iter().collect();
+        if let Some(limit) = self.item_bytes_max.filter(|_| sample.too_large > 0) {
+            let requests = counted(sample.too_large, "request has an item", "requests have items");
+            let stored = if sample.too_large == 1 { "it is" } else { "they are" };
+            lines.push(format!("{requests} above -I {}; {stored} never stored", bytes_text(limit)));
         }
         if sample.empty_writes > 0 {
-            lines.push(format!("{} writes have the value size 0, which was taken as it is", sample.empty_writes));
+            let writes = counted(sample.empty_writes, "write has", "writes have");
+            lines.push(format!("{writes} the value size 0, which was taken as it is"));
         }
         let has_exceeded = |point: &&Point| self.unit > 1 && point.taken_bytes > point.memory;
         if let Some(point) = self.curve.points.iter().rfind(has_exceeded) {
@@ -77,7 +110,8 @@ impl CapacityAnswer {
             ));
         }
         if self.skipped_lines > 0 {
-            lines.push(format!("{} malformed lines were skipped", self.skipped_lines));
+            lines
+                .push(format!("{} skipped", counted(self.skipped_lines, "malformed line was", "malformed lines were")));
         }
         lines
     }
@@ -122,6 +156,9 @@ impl CapacityAnswer {
             "span_s": sample.span_s,
             "sampling_rate": sample.rate,
             "sampled_keys": sample.sampled_keys,
+            "popular_keys": sample.popular.len(),
+            "other_gets": self.curve.other_gets,
+            "sampled_gets": self.curve.sampled_gets,
             "first_gets": sample.first_gets,
             "too_large": sample.too_large,
             "empty_writes": sample.empty_writes,
@@ -148,13 +185,21 @@ fn point_json(point: &Point) -> serde_json::Value {
     })
 }
 
+/// A count with its noun, or the start of a sentence about it.
+fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
 /// Bytes with a unit, and at most one decimal digit.
 fn readable(bytes: f64) -> String {
     let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
     let unit = units.into_iter().map(|(power, name)| (2f64.powi(power), name)).find(|(unit, _)| bytes >= *unit);
     let (value, name) = unit.map_or((bytes, "bytes"), |(unit, name)| (bytes / unit, name));
     let text = format!("{value:.1}");
-    format!("{} {name}", text.strip_suffix(".0").unwrap_or(&text))
+    match text.strip_suffix(".0").unwrap_or(&text) {
+        "1" if name == "bytes" => "1 byte".into(),
+        text => format!("{text} {name}"),
+    }
 }
 
 #[cfg(test)]
@@ -176,9 +221,14 @@ mod tests {
             policy: "memcached".into(),
             unit: 1 << 20,
             today,
-            item_bytes_max: 1 << 20,
+            item_bytes_max: Some(1 << 20),
             skipped_lines: 0,
-            curve: Curve { sample, points: vec![point(64, 0.912), point(128, 0.94), point(256, 0.945)] },
+            curve: Curve {
+                sample,
+                other_gets: 8,
+                sampled_gets: 8.0,
+                points: vec![point(64, 0.912), point(128, 0.94), point(256, 0.945)],
+            },
         }
     }
 
@@ -202,8 +252,57 @@ mod tests {
     }
 
     #[test]
+    fn a_sample_that_is_not_like_the_trace_has_a_warning() {
+        let text = |other_gets, sampled_gets| {
+            let mut answer = answer(None);
+            answer.curve.sample.gets = 1000;
+            answer.curve.sample.rate = 0.25;
+            answer.curve.sample.sampled_keys = 1;
+            answer.curve.sample.popular = vec![5];
+            (answer.curve.other_gets, answer.curve.sampled_gets) = (other_gets, sampled_gets);
+            answer.text()
+        };
+        let line = "1 key is simulated, 25.000 % of all; the gets of the most popular key are counted exactly";
+        assert!(text(900, 800.0).contains(line), "{}", text(900, 800.0));
+        for (other_gets, sampled_gets, warns) in [
+            (900, 1300.0, false),
+            (900, 1400.0, true),
+            (900, 650.0, false),
+            (900, 450.0, true),
+            (9, 1.0, false),
+            (0, 0.0, false),
+        ] {
+            let found = text(other_gets, sampled_gets);
+            assert_eq!(found.contains("warning: the sample has"), warns, "{found}");
+        }
+        assert!(text(900, 450.0).contains("0.50 times the gets that 25.000 % of the keys should have"));
+    }
+
+    #[test]
+    fn an_lru_has_no_limit_of_items_and_one_is_singular() {
+        let mut answer = answer(None);
+        (answer.curve.sample.too_large, answer.curve.sample.empty_writes, answer.skipped_lines) = (1, 1, 1);
+        let text = answer.text();
+        for line in [
+            "1 request has an item above -I 1m; it is never stored",
+            "1 write has the value size 0",
+            "1 malformed line was skipped",
+        ] {
+            assert!(text.contains(line), "{text}");
+        }
+        answer.item_bytes_max = None;
+        assert!(!answer.text().contains("-I"), "{}", answer.text());
+    }
+
+    #[test]
     fn amounts_are_readable() {
-        let cases = [(512.0, "512 bytes"), (1536.0, "1.5 KiB"), (67_108_864.0, "64 MiB"), (3_221_225_472.0, "3 GiB")];
+        let cases = [
+            (1.0, "1 byte"),
+            (512.0, "512 bytes"),
+            (1536.0, "1.5 KiB"),
+            (67_108_864.0, "64 MiB"),
+            (3_221_225_472.0, "3 GiB"),
+        ];
         for (bytes, text) in cases {
             assert_eq!(readable(bytes), text);
         }
