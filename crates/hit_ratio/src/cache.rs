@@ -15,7 +15,7 @@ pub trait Cache: Send {
     fn find(&mut self, key: u32, now_s: u32) -> Option<Item>;
     /// Records a hit on an item that is stored.
     fn hit(&mut self, key: u32, now_s: u32);
-    /// Stores an item in place of the one under its key. Returns false if it cannot be stored; the old one is gone then.
+    /// Stores an item in place of the one under its key. Returns false if it cannot be stored; the old one stays.
     fn store(&mut self, key: u32, item: Item, now_s: u32) -> bool;
     /// Removes an item, if it is stored.
     fn remove(&mut self, key: u32);

@@ -48,10 +48,10 @@ impl Cache for ByteLru {
     }
 
     fn store(&mut self, key: u32, item: Item, now_s: u32) -> bool {
-        self.lists.remove(key);
         if u64::from(item.bytes) > self.item_bytes_max {
             return false;
         }
+        self.lists.remove(key);
         self.lists.add(key, item, 0, now_s);
         while self.lists.bytes(0) as f64 > self.bytes_max {
             // With a sample, one item may be larger than the share of the memory.

@@ -216,8 +216,8 @@ impl Cache for SegmentedLru {
         let place = self.slabs.place(item.bytes);
         // memcached frees the old item after it has room for the new one.
         let has_room = place.is_some_and(|(class, chunks)| self.make_room(key, class, chunks, now_s));
-        self.remove(key);
         let Some((class, chunks)) = place.filter(|_| has_room) else { return false };
+        self.remove(key);
         *self.chunks_of(key, class) += u64::from(chunks);
         self.lists.add(key, item, class * SEGMENTS + HOT, now_s);
         self.balance(class, now_s);

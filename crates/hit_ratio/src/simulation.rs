@@ -248,7 +248,11 @@ impl Measured {
             _ => None,
         };
         if let Some(item) = stored {
-            self.cache.store(key, item, at_s);
+            let is_stored = self.cache.store(key, item, at_s);
+            // In memcached, too, only a refused `set` removes the old value. Any other command keeps it.
+            if !is_stored && step.operation == Operation::Set {
+                self.cache.remove(key);
+            }
         }
     }
 }

@@ -26,10 +26,10 @@ struct Slow {
 
 impl Slow {
     fn store(&mut self, key: &[u8], bytes: u64, expires_s: Option<u32>) {
-        self.items.retain(|item| item.0 != key);
         if bytes > self.memory {
             return;
         }
+        self.items.retain(|item| item.0 != key);
         self.items.insert(0, (key.to_vec(), bytes, expires_s));
         while self.items.iter().map(|item| item.1).sum::<u64>() > self.memory {
             self.items.pop();
@@ -69,6 +69,7 @@ impl Slow {
                         cache.store(&row.key, bytes(size), expires(ttl_s));
                     }
                 }
+                (Operation::Set, _) if bytes(row.value_bytes) > memory => cache.items.retain(|item| item.0 != row.key),
                 (Operation::Set, _) | (Operation::Add, None) | (Operation::Replace, Some(_)) => {
                     cache.store(&row.key, bytes(row.value_bytes), expires(row.ttl_s));
                 }

@@ -69,11 +69,11 @@ fn expired_items_are_removed_and_their_chunks_used_again() {
 }
 
 #[test]
-fn a_value_that_is_too_large_removes_the_old_one() {
+fn a_value_that_is_too_large_is_refused_and_the_old_one_stays() {
     let mut server = server(8 * MIB);
     assert!(server.store(1, item(100), 0));
     assert!(!server.store(1, item((1 << 20) + 1), 0));
-    assert_eq!((server.find(1, 0), server.stored_bytes()), (None, 0));
+    assert_eq!((server.find(1, 0).is_some(), server.stored_bytes()), (true, 100));
     // The largest item has several chunks of 512 KiB.
     assert!(server.store(1, item(1 << 20), 0));
     assert_eq!(server.taken_bytes(), 3 * MIB, "a page of the class of 100 bytes, and three chunks");
